@@ -30,11 +30,17 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass
 class Uses:
-    """Names of Grain that a program used, by outcome: found, missing, or in a line that raised."""
+    """Names of Grain that a program used, by outcome.
 
-    found: set[str] = field(default_factory=set)  # names that were looked up and are here
-    missing: dict[str, str] = field(default_factory=dict)  # names that are not here, and why
-    raised: dict[str, str] = field(default_factory=dict)  # names in the line of the program that failed, and with what
+    Attributes:
+        found: names that headrace has.
+        missing: names that headrace does not have, each with a text that says why.
+        raised: names in the line of the program that failed, each with a text of the error.
+    """
+
+    found: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)
+    raised: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Return a text line for each name; names with errors come last."""
@@ -45,7 +51,13 @@ class Uses:
 
 
 class _Watched(ModuleType):
-    """A module with Grain's name: forwards to headrace's module and records the names used."""
+    """A module with Grain's name: forwards to headrace's module and records the names used.
+
+    Args:
+        name: the module's name in Grain.
+        ours: headrace's module.
+        uses: receives the names.
+    """
 
     def __init__(self, name: str, ours: ModuleType, uses: Uses) -> None:
         super().__init__(name, ours.__doc__)
@@ -106,6 +118,10 @@ def _mentioned(program: str, failure: BaseException) -> set[str]:
     """Return the names in the program's statement whose call failed inside headrace.
 
     The set is empty if the program failed in its own code.
+
+    Args:
+        program: path of the program's file.
+        failure: the exception that ended the program.
     """
     frames = traceback.extract_tb(failure.__traceback__)
     last = max((place for place, frame in enumerate(frames) if frame.filename == program), default=len(frames))
@@ -120,7 +136,11 @@ def _mentioned(program: str, failure: BaseException) -> set[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program named in the arguments, print how it went, and return the exit status."""
+    """Run the program named in the arguments, print which names of Grain it used, and return the exit status.
+
+    Args:
+        arguments: the program's path and its own arguments; None: the command line's.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m headrace.compat.check",
         description="Run a program that imports Grain with headrace.compat.grain in its place, and tell which names it used.",

@@ -20,7 +20,11 @@ from ..sources import reader_of
 
 
 class _Counts:
-    """Counts down the elements that each flat map gave, from the first flat map to the last."""
+    """Counts down the elements that each flat map gave, from the first flat map to the last.
+
+    Args:
+        given: number of elements that each flat map gave.
+    """
 
     def __init__(self, given: Sequence[int]) -> None:
         self._left = list(given)
@@ -32,7 +36,10 @@ class _Counts:
         return self._at == len(self._left)
 
     def after(self, number: int, then: Step) -> Step:
-        """Return a step that counts an element after the later operations have run on it."""
+        """Return a step that calls `then` with an element, and then counts it for flat map `number`.
+
+        It is counted only while this flat map is the first whose count is not reached.
+        """
 
         def counting_step(element: Any) -> None:
             then(element)

@@ -34,10 +34,15 @@ _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shu
 
 
 def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """Convert a Grain state to a state of `pipeline`.
+    """Convert a state of a Grain `DataLoader` to a state of `pipeline`.
+
+    Args:
+        data: the bytes or text that Grain's `get_state()` returned, or the dict in them.
+        pipeline: the pipeline that resumes.
 
     Raises:
-        CheckpointError: if `data` is not a Grain state, or is one of another sampler.
+        CheckpointError: if `data` is not a Grain state, or is one of another sampler; if it is damaged
+            or past the end; or if it does not say where several workers or flat maps are.
     """
     state = _parsed(data)
     if pipeline.leaf.in_order:
@@ -51,10 +56,10 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
 def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     """Convert the state of a loader whose operations work on iterators of records.
 
-    The operations begin anew at the next record.
+    The operations start again at the next record.
 
     Raises:
-        CheckpointError: if the state is one of several workers.
+        CheckpointError: if the state is one of several workers, or of another sampler.
     """
     stream = pipeline.leaf.source.dataset
     if _TAKEN in state or _WORKERS in state:
@@ -76,7 +81,15 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
 
 
 def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
-    """Return the record from which flat maps began, and the number of elements each gave since."""
+    """Return the record from which flat maps began, and the number of elements each gave since.
+
+    Args:
+        state: Grain's state of a loader with flat maps.
+        flat_maps: number of flat maps.
+
+    Raises:
+        CheckpointError: if the state is damaged.
+    """
     place, given = state, list[int]()
     try:
         for _ in range(flat_maps):
@@ -96,7 +109,8 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     Grain's state holds the next record, and the number of elements that each flat map gave since.
 
     Raises:
-        CheckpointError: if the state is damaged, or does not determine the place.
+        CheckpointError: if the state is damaged, is one of several workers, or a flat map comes after
+            a batch.
     """
     states = state.get(_WORKERS, [state])
     flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
@@ -162,7 +176,15 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
-    """Return the number of records that each of Grain's workers delivered."""
+    """Return the number of records that each of Grain's workers delivered.
+
+    Args:
+        state: Grain's state.
+        shard: the shard that Grain's loader read.
+
+    Raises:
+        CheckpointError: if the state is damaged, or of another shard.
+    """
     seen = state["last_seen_indices"]
     try:
         workers = max(state["worker_count"], 1)
@@ -187,17 +209,26 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
 
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
-    """Return the number of batches that Grain delivered.
+    """Return the number of batches that Grain delivered; 0 if it does not follow from the numbers of records.
 
-    It is 0 if the number does not follow from the number of records.
+    Args:
+        reached: number of records that each of Grain's workers delivered.
+        pipeline: the pipeline that resumes.
     """
     return sum(pipeline.stages[0].outputs(count) for count in reached) if pipeline.aligned else 0
 
 
 def _check_sampler(told: str, sampler: Any) -> None:
-    """Check that Grain's sampler, given as text, is the same as headrace's.
+    """Check that Grain's sampler has the arguments of headrace's.
 
-    Raises CheckpointError if it is not. The text of a user's own sampler is not checked.
+    The text of a user's own sampler is not checked.
+
+    Args:
+        told: Grain's sampler, as text.
+        sampler: headrace's sampler.
+
+    Raises:
+        CheckpointError: if the samplers differ, or headrace's is not in Grain's order.
     """
     is_sequential = isinstance(sampler, SequentialSampler)
     if is_sequential or (isinstance(sampler, IndexSampler) and sampler.algorithm == "grain"):

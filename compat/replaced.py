@@ -43,6 +43,8 @@ def install() -> ModuleType:
 def grain_replaced() -> Iterator[ModuleType]:
     """Context manager in which `import grain` and `from grain import …` find headrace's modules.
 
+    It gives the package `headrace.compat.grain`. Afterwards, imports find what they found before.
+
     >>> with grain_replaced():
     ...     from grain.python import MapTransform
     >>> MapTransform.__module__

@@ -42,7 +42,12 @@ class ShapeDtypeStructProtocol(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class ShapeDtypeStruct:
-    """A shape and a dtype."""
+    """A shape and a dtype.
+
+    Attributes:
+        shape: length of each axis; None for an axis of unknown length.
+        dtype: the dtype.
+    """
 
     shape: tuple[int | None, ...]
     dtype: Any
@@ -52,6 +57,12 @@ def get_element_spec(ds: Any) -> Any:
     """Return the shapes and dtypes of a dataset's elements, without reading a record.
 
     A transform describes its results by a method `output_spec(spec)`.
+
+    Args:
+        ds: a dataset with random access, or a stream.
+
+    Returns:
+        a tree like an element, with a `ShapeDtypeStruct` for each leaf.
 
     Raises:
         ValueError: if a transform has no `output_spec`.
@@ -75,7 +86,11 @@ def get_element_spec(ds: Any) -> Any:
 
 
 def _of_node(node: Node) -> Any:
-    """Return the spec of the elements of a `MapDataset` node."""
+    """Return the spec (tree of shapes and dtypes) of the elements of a `MapDataset` node.
+
+    Raises:
+        NotImplementedError, ValueError: as `get_element_spec`.
+    """
     if isinstance(node, Source):
         return _of_source(node.source)
     if isinstance(node, Zipped):
@@ -90,7 +105,11 @@ def _of_node(node: Node) -> Any:
 
 
 def _of_tree(tree: Tree) -> Any:
-    """Return the spec of the elements of a stream's tree."""
+    """Return the spec (tree of shapes and dtypes) of the elements of a stream's tree.
+
+    Raises:
+        NotImplementedError, ValueError: as `get_element_spec`.
+    """
     if isinstance(tree, Read):
         return _of_source(tree.leaf.source)
     if isinstance(tree, Apply):
@@ -115,10 +134,17 @@ def _later(below: Callable[[], Any], operation: Operation) -> Callable[[], Any]:
 
 
 def _after(below: Callable[[], Any], operation: Operation) -> Any:
-    """Return the spec of an operation's results.
+    """Return the spec (tree of shapes and dtypes) of an operation's results.
 
-    `below` returns the spec of the inputs. As in Grain, a missing `output_spec` of the operation
-    itself is reported before errors of `below`.
+    As in Grain, a missing `output_spec` of the operation itself is reported before errors of
+    `below`.
+
+    Args:
+        below: function that returns the spec of the inputs.
+        operation: the operation.
+
+    Raises:
+        NotImplementedError, ValueError: as `get_element_spec`.
     """
     transform = getattr(operation, "transform", operation)
     method = getattr(transform, "method", "")
@@ -133,7 +159,11 @@ def _after(below: Callable[[], Any], operation: Operation) -> Any:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Spec of the rows that batches are split into before they are batched anew."""
+    """Spec of the rows that batches are split into before they are batched again.
+
+    Attributes:
+        batches: spec of the batches.
+    """
 
     batches: Any
 

@@ -14,11 +14,11 @@ _MASK = (1 << 64) - 1
 
 
 class _Moved(threading.local):
-    """One generator per thread, which is set anew for each index.
+    """One generator per thread, which is set to its start again for each index.
 
     Attributes:
-        current: the generator for the index asked for last, in the state in which operations left
-            it.
+        current: the generator of the last index that `at` was called with, in the state in which
+            operations left it.
     """
 
     def __init__(self, **arguments: int) -> None:
@@ -53,7 +53,7 @@ class OfLoader(_Moved):
         return type(self), ()
 
     def at(self, seed: int, index: int) -> Generator:
-        """Return the generator of a record, set to its start."""
+        """Return the generator of the record at `index`, set to its start; it changes with the thread's next call."""
         self._key[0], self._key[1] = (seed + index) & _MASK, (seed + index) >> 64
         return self._begun()
 
@@ -80,6 +80,11 @@ class OfDataset(_Moved):
         return type(self), (self._seed,)
 
     def at(self, index: int, op_seed: int = 0) -> Generator:
-        """Return the generator of an element, set to its start."""
+        """Return the generator of the element at `index`, set to its start; it changes with the thread's next call.
+
+        Args:
+            index: index of the element.
+            op_seed: number that gives each operation numbers of its own.
+        """
         self._counter[2], self._counter[3] = op_seed, index & _MASK
         return self._begun()

@@ -32,11 +32,14 @@ MOST_ROUNDS = 1024
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
     """Return the place of an index in Grain's permutation of `[0, max_index]`.
 
-    Grain's datasets use four rounds.
+    Args:
+        index: in `[0, max_index]`.
+        max_index: the largest index.
+        seed: in `[0, 2^32)`.
+        rounds: number of rounds of the cipher, even, 4 to 1024. Grain's datasets use 4 (default).
 
     Raises:
-        ValueError: if `rounds` is not an even number from 4 to 1024, or `index` is not in `[0,
-            max_index]`.
+        ValueError: if `rounds` or `index` is outside its range.
 
     >>> [index_shuffle(index, max_index=9, seed=42, rounds=4) for index in range(4)]
     [8, 6, 7, 9]
@@ -57,6 +60,7 @@ def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0)
 
     Raises:
         ValueError: if there are more than `batch_size` elements, or none.
+        StructureError: if their structures differ.
 
     >>> batch_and_pad([1, 2], batch_size=3).tolist()
     [1, 2, 0]
@@ -97,12 +101,22 @@ def device_put(ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_
         device: a device or sharding, as for `jax.device_put`.
         cpu_buffer_size: number of elements that may wait in host memory.
         device_buffer_size: number of elements that may wait on the devices.
+
+    Returns:
+        the stream of the elements, in which leaves that jax cannot hold stay as they are.
     """
     return OnDevice(ds, device, cpu_buffer_size, device_buffer_size)
 
 
 class OnDevice(IterDataset[Any]):
-    """A stream whose elements are on devices. Arguments as for `device_put`."""
+    """A stream whose elements are on devices.
+
+    Args:
+        parent: a stream.
+        device: a device or sharding, as for `jax.device_put`.
+        host_buffer: number of elements that may wait in host memory.
+        device_buffer: number of elements that may wait on the devices.
+    """
 
     def __init__(self, parent: Any, device: Any, host_buffer: int, device_buffer: int) -> None:
         super().__init__(parent)
@@ -117,7 +131,12 @@ class OnDevice(IterDataset[Any]):
 
 
 class _Follower(DatasetIterator[Any]):
-    """An iterator over another iterator's elements, whose state is that iterator's state."""
+    """An iterator that returns another iterator's elements unchanged, and saves that iterator's state.
+
+    Args:
+        leader: that iterator.
+        parent: the iterator below, which is closed with this one.
+    """
 
     def __init__(self, leader: Any, parent: Any) -> None:
         super().__init__(parent)
@@ -139,9 +158,9 @@ class _Follower(DatasetIterator[Any]):
 
 
 class ThreadPrefetchDatasetIterator(_Follower):
-    """An iterator with the elements of another iterator.
+    """An iterator that returns the elements of `parent`, another iterator, unchanged.
 
-    It reads nothing ahead itself, since headrace does so anyway.
+    It reads nothing ahead itself, since headrace does so anyway; `prefetch_buffer_size` has no effect.
     """
 
     def __init__(self, parent: Any, prefetch_buffer_size: int) -> None:
@@ -150,6 +169,9 @@ class ThreadPrefetchDatasetIterator(_Follower):
 
 class RngPool:
     """Grain's random generators for the elements of a random map.
+
+    Args:
+        seed: an int, 0 or more.
 
     >>> pool = RngPool(7)
     >>> pool.acquire_rng(3).random() == pool.acquire_rng(3).random()
@@ -160,7 +182,7 @@ class RngPool:
         self.seed = seed
 
     def acquire_rng(self, index: int, *, op_seed: int = 0) -> Generator:
-        """Return the generator for an index."""
+        """Return a generator for an index, in its start state; `op_seed` gives each operation other numbers."""
         return OfDataset(self.seed).at(index, op_seed)
 
     def release_rng(self, rng: Generator) -> None:
@@ -169,7 +191,12 @@ class RngPool:
 
 @dataclass(slots=True)
 class PerformanceConfig:
-    """Worker and read options picked for a dataset."""
+    """Worker and read options picked for a dataset.
+
+    Attributes:
+        multiprocessing_options: number of worker processes; None for none.
+        read_options: how records are read ahead; None for the defaults.
+    """
 
     multiprocessing_options: MultiprocessingOptions | None = None
     read_options: ReadOptions | None = None
@@ -185,12 +212,17 @@ def pick_performance_config(
 ) -> PerformanceConfig:
     """Pick the number of workers and of elements read ahead from the size of the first elements.
 
+    The first elements are read for this.
+
     Args:
         ds: a stream.
         ram_budget_mb: memory in MiB for the elements in workers; None for no limit.
         max_workers: maximal number of workers; None for one per CPU.
         max_buffer_size: maximal number of elements read ahead; None for 1,000.
         samples_to_check: number of elements whose size is measured.
+
+    Returns:
+        the largest numbers that fit into the memory; they may be 0.
     """
     leaves = [flatten(element)[0] for element in islice(ds, samples_to_check)]
     sizes = [sum(int(np.asarray(leaf).nbytes) for leaf in each) for each in leaves]

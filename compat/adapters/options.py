@@ -24,6 +24,10 @@ class ReadOptions(OurReadOptions):
     As in Grain, a source is called only on these threads. Their names end with `_` and a number,
     from 0. A buffer smaller than the number of threads logs a warning.
 
+    Attributes:
+        num_threads: number of threads; 0 reads in the calling thread.
+        prefetch_buffer_size: number of records held ready.
+
     Raises:
         ValueError: if a number is negative.
 
@@ -65,6 +69,10 @@ class MultiprocessingOptions:
         num_workers: number of processes; 0 (default) for none.
         per_worker_buffer_size: number of finished elements that each worker holds ready.
         enable_profiling: True logs the table of `iterator.stats()` once a minute and at the end.
+
+    Raises:
+        TypeError: if `num_workers` is not an int.
+        ValueError: if it is negative.
     """
 
     num_workers: int = 0
@@ -87,7 +95,11 @@ class ExecutionTrackingMode(enum.Enum):
 
 @dataclass(frozen=True)
 class _Default:
-    """Default value of an option that the user did not pass."""
+    """Default value of an option that the user did not pass.
+
+    Attributes:
+        value: the default value.
+    """
 
     value: Any
 
@@ -154,7 +166,7 @@ class Config:
         raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")
 
     def get_or_default(self, name: str) -> Any:
-        """Return the value of a flag."""
+        """Return the value of a flag; ValueError if there is no flag of this name."""
         return getattr(self, name)
 
     def update(self, name: str, value: Any) -> None:

@@ -78,14 +78,14 @@ class RangeDataSource(OurRange):
 class BagDataSource:
     """The records of Bagz files, as bytes.
 
-    It needs the package `bagz`. Files are opened when the first record is read.
+    It needs the package `bagz`. Files are opened when the first record is read, or its length is asked for.
 
     Args:
         path: path of a file, a list of paths, or `name@8.bagz` for the files
             `name-00000-of-00008.bagz` and so on.
 
     Raises:
-        MissingExtraError: when the first record is read, if `bagz` is not installed.
+        MissingExtraError: when the files are opened, if `bagz` is not installed.
     """
 
     def __init__(self, path: Any) -> None:
@@ -122,7 +122,7 @@ class BagDataSource:
 
 
 class NoRecords:
-    """A source without records, for an empty dataset.
+    """A source without records, for an empty dataset; reading one raises IndexError.
 
     >>> len(NoRecords())
     0

@@ -39,8 +39,8 @@ def grain_method(operation: Any) -> str:
 class Batch(OurBatch):
     """Batches of consecutive elements. Lists are treated as trees, like tuples.
 
-    Arguments as for `headrace.Batch`. With `drop_remainder`, a dataset too small for one batch
-    gives an empty stream.
+    With `drop_remainder`, a dataset too small for one batch gives an empty stream. Arguments and
+    exceptions as for `headrace.Batch`.
 
     >>> from headrace.compat.grain import MapDataset
     >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
@@ -74,7 +74,7 @@ class RandomMap(_OfGrain, RandomMapTransform):
 
 
 class TfRandomMap(RandomMap, ABC):
-    """Random map that programs written for TensorFlow subclass: override `np_random_map`."""
+    """Random map that programs written for TensorFlow subclass: override `np_random_map(element, rng)`."""
 
     @abstractmethod
     def np_random_map(self, element: Any, rng: Any) -> Any:
@@ -103,6 +103,10 @@ class Filter(_OfGrain, OurFilter):
 
 class FlatMap(_OfGrain, OurFlatMap):
     """Make several elements of one: override `flat_map` and `max_fan_out`, or pass a function.
+
+    Args:
+        function: returns the elements made of one element; None if `flat_map` is overridden.
+        max_fan_out: the largest number of elements made of one.
 
     Raises:
         TypeError: if there is neither a function nor an overridden method.

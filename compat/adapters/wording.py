@@ -24,8 +24,8 @@ _MOST = 400
 def reword(error: StructureError | JoinError) -> None:
     """Change the message of an error to Grain's wording, followed by headrace's message.
 
-    For a join, Grain's wording is the whole message, and headrace's is a note. A second call
-    changes nothing.
+    For a join of unequal lengths, Grain's wording is the whole message, and headrace's is a note; other
+    errors of joins are not changed. A second call changes nothing.
     """
     ours = shorten(error, _MOST)
     if isinstance(error, JoinError):
@@ -37,10 +37,10 @@ def reword(error: StructureError | JoinError) -> None:
 
 
 class NotedIterator(DataLoaderIterator):
-    """An iterator whose error about a pipeline that cannot be pickled is the user's own.
+    """An iterator that raises the user's own exception for a pipeline that cannot be pickled.
 
     If a pipeline cannot be pickled for workers, the exception that pickling raised is raised again,
-    with Grain's message as a note.
+    with Grain's message and headrace's as notes.
     """
 
     def __next__(self) -> Any:

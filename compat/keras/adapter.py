@@ -32,7 +32,7 @@ def chosen(
 ) -> Any:
     """Return headrace's data adapter for a headrace loader or dataset.
 
-    For other data, return what `choose` returns.
+    For other data, return what `choose` returns. The adapter is kept for `latest_adapter`.
 
     Args:
         choose: Keras's function that chooses a data adapter; called with all other arguments.
@@ -43,8 +43,8 @@ def chosen(
         **options: passed to `choose`.
 
     Raises:
-        ValueError: if targets or weights are passed beside headrace's data, or the data has no end
-            and no `steps_per_epoch`.
+        ValueError: if targets, sample or class weights are passed beside headrace's data, or the data
+            has no end and no `steps_per_epoch`.
     """
     _LATEST.adapter = None
     if not isinstance(x, (LoaderMethods, MapDataset, IterMethods, DeviceLoader)):
@@ -73,7 +73,14 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
     Each epoch is one pass over the data, or the next `steps_per_epoch` batches.
 
     With `steps_per_epoch`, a stream that ends exactly where an epoch ends starts again for the next
-    epoch.
+    epoch. Keras's TensorFlow and PyTorch backends raise NotImplementedError.
+
+    Args:
+        dataset: a loader or dataset of headrace.
+        steps_per_epoch: number of batches in an epoch; None: a whole pass.
+
+    Raises:
+        ValueError: if the data has no end and `steps_per_epoch` is None.
     """
 
     def __init__(self, dataset: Any, steps_per_epoch: int | None) -> None:
@@ -88,7 +95,10 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
             )
 
     def follow(self) -> FollowedPasses:
-        """Start to keep the state after each batch. Call it before the first batch is taken."""
+        """Start to keep the state after each batch, and return the object that has it.
+
+        Call it before the first batch is read.
+        """
         self._followed = FollowedPasses(self._dataset, endless=self._steps is not None)
         return self._followed
 
@@ -191,11 +201,11 @@ class FollowedPasses:
         return count, ends
 
     def get_state(self) -> Any:
-        """Return the state after the last batch that the model trained on."""
+        """Return the state after the last batch that the model trained on; the start state between two passes."""
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any) -> None:
-        """Begin the next pass at this state."""
+        """Stop the present pass, and begin the next one at this state of an iterator over the dataset."""
         self.close()
         self._present = iter(self._dataset)
         self._present.set_state(state)

@@ -30,11 +30,17 @@ Arrays: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class TrainingPlace:
-    """Numbers of epochs and steps that a run has completed."""
+    """Numbers of epochs and steps that a run has completed.
+
+    Attributes:
+        epoch: number of completed epochs.
+        step_in_epoch: number of batches of the next epoch that the model was trained on.
+        step: number of batches of the whole run that it was trained on.
+    """
 
     epoch: int = 0
-    step_in_epoch: int = 0  # batches of this epoch that the model was trained on
-    step: int = 0  # the same, of the whole run
+    step_in_epoch: int = 0
+    step: int = 0
 
 
 class _EpochEnds:
@@ -64,11 +70,12 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         directory: path or URL for the checkpoints of this run alone; read when `fit` begins.
         every: number of batches between checkpoints. None (default): a checkpoint only at the end
             of each epoch, which is written in any case.
-        max_to_keep: number of checkpoints to keep; older ones are deleted.
+        max_to_keep: number of checkpoints to keep (default 2); older ones are deleted.
 
     Raises:
         MissingExtraError: if Keras or Orbax is not installed.
         TypeError: by `fit`, if `x` is not a loader or dataset of headrace.
+        ValueError: if `every` or `max_to_keep` is not positive.
         CheckpointError: by `fit`, if the checkpoint is one of another model or of other data.
 
     >>> import tempfile, keras, numpy as np, headrace
@@ -113,16 +120,17 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._restore(latest)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Restore the metrics of an epoch that a former run had begun."""
+        """Restore the metrics of an epoch that a former run had begun; only in the first epoch after a resume."""
         self._seen, self._is_over = 0, False
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             _assign(_named(metrics=self.model.metrics_variables), metrics)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Save a checkpoint if it is time; end the epoch if all its batches were trained on.
+        """Save a checkpoint if `every` batches were trained on since the last one, and end the epoch if it is over.
 
-        Keras itself cannot tell when an epoch that a former run began is over.
+        An epoch is over after `steps_per_epoch` batches or at the end of a pass. Keras itself cannot tell
+        this for an epoch that a former run began.
         """
         count, ends = self._passes.trained(batch + 1 - self._seen)
         self._seen = batch + 1
@@ -135,7 +143,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Save a checkpoint.
+        """Save a checkpoint, unless nothing was trained on since the last one.
 
         An epoch that something else interrupted does not count as completed.
         """
@@ -196,7 +204,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
 
 
 def _named(**groups: Sequence[Any]) -> dict[str, Any]:
-    """Return variables by keys such as "model.0": the group and a number.
+    """Return a dict of variables by keys such as "model.0": the name of the group and a number.
 
     Names of variables are not used, since two variables may have the same name.
     """

@@ -32,11 +32,16 @@ class Below(NamedTuple):
 
     An operation returns it from its method `below(state)`. Only operations whose Grain iterators
     save a state of their own have this method.
+
+    Attributes:
+        state: Grain's state of the dataset below, from which the operation's input resumes.
+        taken: number of input elements before that state; None if Grain's state does not have it.
+        given: number of elements, made of the input from that state on, that were delivered.
     """
 
-    state: Any  # of the dataset below, from which these elements begin
-    taken: int | None = None  # how many came before these; None: that is not told
-    given: int = 0  # how many elements that are made of these were delivered
+    state: Any
+    taken: int | None = None
+    given: int = 0
 
 
 class AtIndex(Operation):
@@ -87,7 +92,13 @@ class AtIndex(Operation):
 
 
 class RandomAtIndex(AtIndex):
-    """A random map: calls a function with each element and Grain's generator for its index."""
+    """A random map: calls a function with each element and Grain's generator for its index.
+
+    Args:
+        transform: the user's transform.
+        unit: number of positions per element: the batch size if the elements are batches, else 1.
+        seed: an int, 0 or more.
+    """
 
     def __init__(self, transform: RandomMapTransform, unit: int, seed: int) -> None:
         super().__init__(transform, unit)
@@ -100,7 +111,13 @@ class RandomAtIndex(AtIndex):
 
 
 class ShuffledWindows(WindowShuffle):
-    """A shuffle of windows of consecutive elements, in Grain's order for each window."""
+    """A shuffle of windows of consecutive elements, in Grain's order for each window.
+
+    Args:
+        window_size: number of elements in a window.
+        seed: an int; only its last 32 bits are used.
+        unit: number of positions per element: the batch size if the elements are batches, else 1.
+    """
 
     def __init__(self, window_size: int, seed: int, unit: int) -> None:
         super().__init__(window_size, seed % WORD)
@@ -110,10 +127,13 @@ class ShuffledWindows(WindowShuffle):
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Return a function that returns the order of the elements of a window.
+        """Return a function that returns the order of the elements of a window, as a list of their numbers.
 
         The function takes the number of elements, a seed, a position and a row; it uses the number
         and the position.
+
+        Args:
+            number: not used.
         """
         # The reverse of Grain's order, since Grain takes the elements of a window from its end.
         own, positions = self.seed or 0, self.unit * self.window_size
@@ -125,7 +145,7 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """Return the start of the window in `state`.
+        """Return the start of the window in Grain's `state` of this shuffle.
 
         If the state says that the window is finished, its window number is one too high, and is
         corrected.
@@ -137,18 +157,18 @@ class ShuffledWindows(WindowShuffle):
 
 @dataclass(frozen=True)
 class Indexed(Apply):
-    """The top node of a `MapDataset`. Grain's states count the elements that this node gives."""
+    """The top node of a `MapDataset`. The index in Grain's states counts the elements that this node gives."""
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
-    """Return a stream whose elements have consecutive indices, and the positions per element.
+    """Return a stream whose elements have consecutive indices, and the number of positions per element.
 
     Element `i` of the stream begins at position `i * positions`. If operations of the stream omit
     or add elements, a node that counts its rows is put on top, and positions are numbers of rows.
 
     Args:
         stream: the elements.
-        one_to_one: True if the next operation gives one element for each element; see `applied`.
+        one_to_one: False if the next operation omits, adds or reorders elements.
     """
     if not one_to_one:
         stream = kept_apart(stream)
@@ -166,7 +186,7 @@ def counting(tree: Node) -> Node:
 
 
 def applied(operation: Operation, stream: Stream) -> Stream:
-    """Add an operation to the end of a stream."""
+    """Add an operation to the end of a stream; return the new stream."""
     below = stream if operation.one_to_one else kept_apart(stream)
     return stream.on(Apply(below.tree, (operation,)), 1)
 
@@ -185,5 +205,5 @@ def kept_apart(stream: Stream) -> Stream:
 
 
 def indexed(tree: Node) -> Node:
-    """Mark the top node of a tree as the end of a `MapDataset`."""
+    """Return the tree with its top node marked as the end of a `MapDataset`."""
     return Indexed(tree.input, tree.operations) if isinstance(tree, Apply) else Indexed(tree, ())

@@ -102,7 +102,11 @@ class ElasticIterator(IterDataset[Any]):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state of this or another iterator."""
+        """Resume from a state that `get_state` returned.
+
+        Raises:
+            CheckpointError: if `ds` is a stream, and the state is of another shard or dataset.
+        """
         self._iterator.set_state(state)
 
     def set_states(self, states: Sequence[Any]) -> None:
@@ -165,16 +169,22 @@ class ElasticIterator(IterDataset[Any]):
         )
 
     def close(self) -> None:
-        """Stop reading, and end the workers."""
+        """Stop reading, and end the workers; a later `next(…)` continues."""
         self._iterator.close()
 
 
 def _batches(
     dataset: Any, size: int, shard: Any, read_options: Any, workers: Any, state: dict[str, int]
 ) -> Iterator[tuple[Any, dict[str, int]]]:
-    """Yield one shard's batches, each with the state after it.
+    """Yield one shard's batches, each with the state after it: a dict with the next global index.
 
-    Batches begin at the global index in `state`.
+    Args:
+        dataset: a dataset with random access.
+        size: number of elements in a global batch, over all shards.
+        shard: the shard of this process.
+        read_options: how records are read ahead.
+        workers: worker processes; None for none.
+        state: the state from which to begin.
     """
     index, count = state["global_next_index"], shard.shard_count
     local = dataset[index + shard.shard_index :: count].batch(size // count, drop_remainder=True)

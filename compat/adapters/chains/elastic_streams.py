@@ -56,9 +56,12 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin(dict.fromkeys(self._own, _FRESH))
 
     def _begin(self, states: ShardStates) -> None:
-        """Make the iterator over datasets with these states.
+        """Replace the iterator by one over this shard's datasets, each begun at its state.
 
-        Datasets that were already begun are opened first.
+        Datasets that were already begun are opened first; datasets that have ended are left out.
+
+        Args:
+            states: state of each of this shard's datasets, by its number in the interleave.
         """
         self._begun_with = states
         left = sorted((number for number in states if states[number] != _ENDED), key=lambda n: states[n] is _FRESH)
@@ -164,9 +167,13 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin({number: states[number] for number in self._own})
 
     def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
-        """Return the dataset states with which the iterator that gave `state` had begun.
+        """Return the dataset states with which the iterator began that returned `state`.
 
         A state of Grain's does not contain these: then all datasets in `own` count as not begun.
+
+        Args:
+            state: the state of a shard, of headrace or of Grain.
+            own: numbers of the datasets of that shard.
 
         Raises:
             CheckpointError: if `state` is not a state of an `ElasticIterator` over a stream.
@@ -185,7 +192,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading, and end the work of the datasets."""
         self._iterator.close()
 
 
@@ -200,7 +207,12 @@ def _of_grains(state: Any) -> Any:
 
 
 class _Begun(IterDataset[Any]):
-    """A dataset whose iterator begins at a given state."""
+    """A dataset whose iterator begins at a given state.
+
+    Args:
+        dataset: a stream, or a dataset with random access.
+        state: a state of its iterator; None for the start.
+    """
 
     def __init__(self, dataset: Any, state: Any) -> None:
         super().__init__()
@@ -216,7 +228,9 @@ class _Begun(IterDataset[Any]):
 def _interleave_of(dataset: Any) -> InterleaveIterDataset:
     """Return the interleave that a stream is made from.
 
-    Raises ValueError as `ElasticStreamIterator` does.
+    Raises:
+        ValueError: if the stream contains no interleave, or an operation after it buffers or counts
+            elements.
     """
     base, operations = line_of(dataset.chain_stream.tree)
     found = getattr(base.leaf.source, "dataset", None) if isinstance(base, Read) else None

@@ -29,6 +29,9 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
     Args:
         path: path of a file, or a list of paths.
         **read_kwargs: arguments of `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        MissingExtraError: when the dataset is iterated, if pyarrow is not installed.
     """
 
     def __init__(self, path: str | Sequence[str], **read_kwargs: Any) -> None:
@@ -37,7 +40,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.read_kwargs = read_kwargs
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Keep only the files that the slice `sl` of the list of files selects."""
+        """Keep only the files that the slice `sl` of the list of files selects; `sequential_slice` has no effect."""
         self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:
@@ -86,6 +89,7 @@ class TFRecordReader(Iterator[bytes]):
         """Return the next record.
 
         Raises:
+            StopIteration: after the last record.
             SourceError: if the file ends inside the record.
         """
         offset, head = self.tell(), self._reader.read(_HEAD.size)
@@ -114,9 +118,12 @@ class TFRecordReader(Iterator[bytes]):
 
 
 class TFRecordDatasetIterator(DatasetIterator[bytes]):
-    """An iterator over a TFRecord file, whose state is a byte offset.
+    """An iterator over the records of a TFRecord file, as bytes; its state is a byte offset.
 
-    A subclass may set another `_reader`.
+    A subclass may set another `_reader`, a `TFRecordReader`.
+
+    Args:
+        path: path of the file.
     """
 
     _reader: Any
@@ -163,10 +170,14 @@ class InterleaveIterDataset(IterDataset[Any]):
     Args:
         datasets: a list of streams or datasets with random access, or a `MapDataset` of these,
             whose elements are made only when they are opened.
-        cycle_length: maximal number of open streams.
+        cycle_length: maximal number of open streams, at least 1.
         num_make_iter_threads: no effect; accepted for Grain's signature.
         make_iter_buffer_size: no effect.
         iter_buffer_size: no effect.
+
+    Raises:
+        TypeError: if `cycle_length` is not an int.
+        ValueError: if it is not positive.
     """
 
     dataset_options: Any = None
@@ -232,14 +243,20 @@ class InterleaveIterDataset(IterDataset[Any]):
 
 
 class _Interleaved(Resumed[Any]):
-    """Iterator over an interleave; it can return and restore a state for each stream."""
+    """Iterator over an interleave; it can return and restore a state for each stream.
+
+    Args:
+        begin: function that yields pairs `(element, state after it)` from a state on.
+        state: state at the beginning.
+        datasets: the interleaved datasets.
+    """
 
     def __init__(self, begin: Any, state: Any, datasets: Any) -> None:
         super().__init__(begin, state)
         self._datasets, self._places = datasets, len(state["open"])
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state.
+        """Return the state: what is open, whose turn it is, and the number of the next dataset to open.
 
         The number and the state of each open stream are one JSON text, so that the structure of the
         state never changes.
@@ -248,7 +265,7 @@ class _Interleaved(Resumed[Any]):
         return {**state, "open": list(map(json.dumps, state["open"])), "later": json.dumps(state.get("later", {}))}
 
     def get_shard_states(self) -> list[dict[str, Any]]:
-        """Return for each stream a dict of "exhausted" (1 if it has ended, else 0) and "state"."""
+        """Return a dict for each stream: "exhausted" (1 if it has ended, else 0) and "state"."""
         state = as_places(self.get_state())
         known = dict(filter(None, state["open"]))
         known |= {int(number): inner for number, inner in state.get("later", {}).items()}
@@ -262,7 +279,7 @@ class _Interleaved(Resumed[Any]):
     def set_shard_states(self, shard_states: Sequence[dict[str, Any]]) -> None:
         """Resume each stream from its own state.
 
-        Streams that have not ended take turns anew, starting with the first.
+        Streams that have not ended take turns from the first one on.
 
         Args:
             shard_states: one dict for each stream, as `get_shard_states()` returns them.
@@ -274,7 +291,7 @@ def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dic
     """Build the state of an interleave from the states of its streams.
 
     Args:
-        shard_states: one dict for each stream: "exhausted" and "state".
+        shard_states: one dict for each stream: "exhausted" (1 if it has ended) and "state".
         places: number of streams that may be open at a time.
     """
     left = [[number, each["state"]] for number, each in enumerate(shard_states) if not each["exhausted"]]
@@ -289,7 +306,7 @@ def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dic
 
 
 def _later(states: dict[str, Any]) -> dict[str, Any]:
-    """Return `{"later": states}`, or an empty dict if there are no states."""
+    """Return `{"later": states}`, or an empty dict if `states`, of streams not open yet, is empty."""
     return {"later": dict(states)} if states else {}
 
 
@@ -308,16 +325,16 @@ class _OfOne(_Interleaved):
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
-        """Move to the element with this index."""
+        """Move to the element with this index; errors as for the `go_to_index` of the single stream."""
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
 
 
 def as_places(state: dict[str, Any]) -> dict[str, Any]:
-    """Decode the state of an interleave.
+    """Return the state of an interleave with JSON texts decoded.
 
-    JSON texts become states, and a state in Grain's form is converted to headrace's form.
+    A state in Grain's form is converted to headrace's form.
     """
     if "open" not in state:
         return _of_grains(state)

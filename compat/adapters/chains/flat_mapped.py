@@ -21,20 +21,20 @@ from ....sources import reader_of
 
 
 def fan_out_of_all(operations: Sequence[Operation]) -> int:
-    """Return the number of indices that each input element has after these operations."""
+    """Return the number of indices that each input element has after these operations: 1 without a flat map."""
     return prod(operation.max_fan_out or 1 for operation in operations)
 
 
 def rows_before(leaf: Leaf, operations: Sequence[Operation], position: int, unit: int, child: int) -> int:
     """Count the rows that an element becomes before the index `child` of its children.
 
-    The operations are run on the records of this element, since a filter after a flat map may omit
-    children.
+    Children are the elements that flat maps make of it. The operations are run on the records of
+    this element, since a filter after a flat map may omit children.
 
     Args:
-        leaf: the source of the records.
+        leaf: the source of the records, with its order.
         operations: operations from the source on, with at least one flat map.
-        position: local position of the first record of the element.
+        position: local position (within this shard) of the first record of the element.
         unit: number of records that make up the element.
         child: index among the children of the element.
     """
@@ -50,6 +50,11 @@ def _rows(elements: Sequence[Any], operations: list[Operation], child: int) -> i
 
     With nested flat maps, an index may lie inside one child's own children; rows before it are
     counted, too.
+
+    Args:
+        elements: the records of one element.
+        operations: operations from the source on; 0 is returned without a flat map.
+        child: index among the children of the element.
     """
     for place, operation in enumerate(operations):
         if operation.max_fan_out:

@@ -72,7 +72,7 @@ class IterDataset(_Base[T]):
     def of_node(
         cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
     ) -> IterDataset[Any]:
-        """Make the stream over the first epoch of a `MapDataset` node."""
+        """Make the stream over the first epoch of a `MapDataset` node. Options as for `MapDataset.to_iter_dataset`."""
         stream = stream_of(node, as_read_options(read_options), allow_nones, shard_options, growth=growth)
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
@@ -128,7 +128,7 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
-        """Call a function with each element's index, counted among those that arrive here, and the element.
+        """Call a function with each element's index, counted among the elements that reach this map, and the element.
 
         >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
@@ -139,7 +139,7 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: AtIndex(kind, unit))
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
-        """Add an operation that needs the number of elements before each element."""
+        """Add the operation `operation(unit)`; `unit` is the number of positions for each element (see `counted`)."""
         stream, unit = counted(self.chain_stream)
         return self._made(applied(operation(unit), stream))
 
@@ -171,7 +171,7 @@ class IterDataset(_Base[T]):
         return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """Return this stream with its input made by workers, if it is a packing that allows this, else None."""
+        """Return this stream with its input made by workers. None if it is no packing, or the packing does not allow it."""
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
@@ -204,7 +204,7 @@ class IterDataset(_Base[T]):
 
 
 class Named(IterDataset[T]):
-    """Base of streams that a class makes from other streams, run by headrace's engine."""
+    """Base of streams that a class makes from other streams, run by headrace's engine; `stream` is the plan to run."""
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
@@ -218,7 +218,12 @@ def as_stream(dataset: Any) -> Any:
 
 @dataclass(frozen=True)
 class MixOfRows:
-    """Order of a mix of streams: Grain's order for the given weights."""
+    """Order of a mix of streams: Grain's order for the given weights.
+
+    Attributes:
+        names: names of the streams.
+        weights: a whole number for each stream, from `whole_weights`.
+    """
 
     names: tuple[str, ...]
     weights: tuple[int, ...]
@@ -227,11 +232,11 @@ class MixOfRows:
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Return an empty sequence: Grain's order needs no counts per input."""
+        """Return an empty sequence, since Grain's order needs no number of rows for each input."""
         return ()
 
     def without(self, part: int, position: int) -> None:
-        """Do nothing: this mix ends as soon as one of its inputs ends."""
+        """Return None for any arguments: this mix ends as soon as one of its inputs ends."""
 
     def to_values(self) -> Any:
         return [list(self.names), list(self.weights)]
@@ -277,7 +282,7 @@ class CacheIterDataset(Named[T]):
 
 
 class WindowShuffleIterDataset(Named[Any]):
-    """A stream whose windows of consecutive elements are shuffled, each window in Grain's order."""
+    """A stream whose windows of `window_size` consecutive elements are shuffled, each in Grain's order for `seed`."""
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
@@ -302,7 +307,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
 
 class TakenApart(FlatMap):
-    """A flat map whose progress inside one input element is saved in Grain's state.
+    """A flat map that resumes inside one input element from Grain's state.
 
     Args:
         function: returns the several elements made of one element.
@@ -339,7 +344,7 @@ class RebatchIterDataset(Named[Any]):
 
 
 class FlatMapIterDataset(Named[Any]):
-    """A stream that makes several elements of each element, by the transform's `flat_map`."""
+    """A stream that makes several elements of each element, by the method `flat_map` of `transform`, or a function."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
         super().__init__(parent, _expanded(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
@@ -351,7 +356,7 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread ahead of the consumer; no effect if workers already do this."""
+    """The same stream, made on a thread, up to `prefetch_buffer_size` elements ahead. No effect with workers or 0."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         if prefetch_buffer_size < 0:
@@ -365,7 +370,7 @@ class ThreadPrefetchIterDataset(Named[T]):
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream, whose filters warn or raise as `options` say; other options have no effect."""
+    """The same stream, whose filters warn or raise as `options`, a `DatasetOptions`, say; others have no effect."""
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options

@@ -55,26 +55,26 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
         """Resume from a state of this or another iterator of the same dataset."""
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the state of this moment when it is called later."""
+        """Return a function that, whenever it is called, returns the present state (not a later one)."""
         state = self.get_state()
         return lambda: state
 
     def start_prefetch(self) -> None:
-        """Start background work now, in the iterators that this one reads from."""
+        """Start to read ahead now, in the iterators that this one reads from."""
         for parent in self._parents:
             parent.start_prefetch()
 
     def close(self) -> None:
-        """Stop all work. A second call does nothing."""
+        """Stop all work of the iterators that this one reads from. A second call does nothing."""
         for parent in self._parents:
             parent.close()
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Save the present state into a directory in the background (Orbax's protocol)."""
+        """Return an awaitable that writes the present state into a directory in the background (Orbax's protocol)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Restore the state saved in a directory, and start to prefetch (Orbax's protocol)."""
+        """Return an awaitable that restores the state saved in a directory, and starts to prefetch (Orbax's protocol)."""
         return restore_later(directory, self)
 
 
@@ -130,12 +130,25 @@ class EngineRun(NotedIterator):
     """Iterator of headrace's engine that can be moved to a `LoaderState`."""
 
     def go_to(self, state: LoaderState, strict: bool = True) -> None:
-        """Move to a state; arguments as of `set_state`."""
+        """Move to a state.
+
+        Args:
+            state: the state.
+            strict: False allows a state of a mix with other weights or datasets.
+
+        Raises:
+            CheckpointError: if the state is of another pipeline.
+        """
         self._go_to(state, strict)
 
 
 class EngineIterator(DatasetIterator[T]):
-    """An iterator over one pass of a dataset, run by headrace's engine."""
+    """An iterator over one pass of a dataset, run by headrace's engine.
+
+    Args:
+        begin: returns a new iterator of the engine over the pass.
+        tree: the plan of the dataset, by which states of Grain's are read.
+    """
 
     def __init__(self, begin: Callable[[], EngineRun], tree: Node) -> None:
         self._begin, self._tree = begin, tree
@@ -212,7 +225,8 @@ class EngineIterator(DatasetIterator[T]):
         """Move to the element with this index.
 
         Raises:
-            NotImplementedError: if elements have no index, see `next_index`.
+            NotImplementedError: if elements have no index: after a filter or a flat map, or with several
+                datasets.
             StateIndexError: if the index is past the end.
         """
         self.next_index()
@@ -239,6 +253,9 @@ class EngineIterator(DatasetIterator[T]):
 def get_next_index(ds_iter: Any) -> int:
     """Return the index, from 0, of the next element.
 
+    Args:
+        ds_iter: an iterator over a dataset.
+
     Raises:
         NotImplementedError: if elements have no index, for example after a filter.
     """
@@ -247,6 +264,10 @@ def get_next_index(ds_iter: Any) -> int:
 
 def set_next_index(ds_iter: Any, index: int) -> None:
     """Move to the element with this index, from 0. Reads no records.
+
+    Args:
+        ds_iter: an iterator over a dataset.
+        index: the index.
 
     Raises:
         NotImplementedError: if elements have no index, for example after a filter.

@@ -68,6 +68,7 @@ class MapDataset(OurMapDataset[T]):
 
         Raises:
             SeedError: if `seed` is None and no `seed(…)` comes before.
+            TypeError, ValueError: if `seed` is not such an int.
         """
         node = self.root_node
         if node.length >= ENDLESS:
@@ -98,9 +99,13 @@ class MapDataset(OurMapDataset[T]):
         Elements selected by a list are in the order of the list.
 
         Args:
-            sl: a slice; or indices in a list, an array or a dataset, which is read once.
+            sl: a slice; or indices in a list, an array or a dataset, all of which are read now.
             wrap_around: what an index past the end means: True: the same element again as in the
                 first epoch; False (default): an element of the next epoch.
+
+        Raises:
+            TypeError: if the indices are not integers.
+            ValueError: if a dataset of indices is endless.
 
         >>> list(MapDataset.range(10).slice([7, 2]))
         [7, 2]
@@ -149,7 +154,12 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def concatenate(datasets: Sequence[OurMapDataset[Any]]) -> MapDataset[Any]:
-        """Concatenate datasets: all elements of the first, then all of the second, and so on."""
+        """Concatenate datasets: all elements of the first, then all of the second, and so on.
+
+        Raises:
+            TypeError: if one is not a `MapDataset`.
+            ValueError: if there are no datasets, or one is endless.
+        """
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
         lengths = [
@@ -192,6 +202,9 @@ class MapDataset(OurMapDataset[T]):
         Args:
             datasets: the datasets.
             selection_map: returns, for an index, `(number of the dataset, index in it)`.
+
+        Raises:
+            IndexError: when an element is made, if there is no dataset of the number.
         """
         named = _nodes("select_from_datasets", datasets)
         return _chosen(named, ByMap(selection_map, len(named)))
@@ -238,6 +251,14 @@ class _Named(Chain[Any]):
 
 class WindowShuffleMapDataset(_Named):
     """A dataset whose windows of consecutive indices are shuffled, in Grain's order.
+
+    Args:
+        parent: the dataset.
+        window_size: number of indices in a window.
+        seed: an int in `[0, 2^32)`.
+
+    Raises:
+        ValueError: if `window_size` is not positive.
 
     >>> from headrace.compat.grain import MapDataset
     >>> shuffled = WindowShuffleMapDataset(MapDataset.range(6), window_size=3, seed=1)

@@ -23,9 +23,13 @@ WORD = 1 << 32
 
 
 class _ByGroup:
-    """Shuffle of groups of consecutive indices.
+    """Shuffle of groups of consecutive indices: each group in Grain's order for its seed.
 
-    The random seed of a group is `seed` plus the number of the group.
+    The seed of a group is `seed` plus the number of the group.
+
+    Attributes:
+        length: number of elements of an epoch.
+        seed: in `[0, 2^32)`.
     """
 
     length: int
@@ -60,10 +64,15 @@ class _ByGroup:
 
 @dataclass(frozen=True)
 class Shuffle(_ByGroup):
-    """A shuffle of each epoch, with another order for each epoch."""
+    """A shuffle of each epoch, with another order for each epoch.
 
-    length: int  # of an epoch
-    seed: int  # in `[0, 2^32)`
+    Attributes:
+        length: number of elements of an epoch.
+        seed: in `[0, 2^32)`.
+    """
+
+    length: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -71,11 +80,16 @@ class WindowShuffle(_ByGroup):
     """A shuffle of each window of consecutive indices.
 
     Windows are counted without regard to epochs.
+
+    Attributes:
+        window: number of indices in a window.
+        seed: in `[0, 2^32)`.
+        length: number of elements of an epoch.
     """
 
-    window: int  # indices
-    seed: int  # in `[0, 2^32)`
-    length: int  # of an epoch
+    window: int
+    seed: int
+    length: int
 
     @property
     def group(self) -> int:
@@ -87,14 +101,18 @@ class Mix(Choice):
     """A mix in proportion to weights.
 
     The index into each dataset only grows, also past the end of its epoch.
+
+    Attributes:
+        lengths: the length of each dataset.
+        weights: a whole number for each dataset, from `whole_weights`.
     """
 
-    lengths: tuple[int, ...]  # of the datasets
-    weights: tuple[int, ...]  # as `whole_weights` gives them
+    lengths: tuple[int, ...]
+    weights: tuple[int, ...]
 
     @cached_property
     def length(self) -> int:
-        """The number of elements before a dataset would deliver an element twice."""
+        """The number of elements before a dataset would deliver an element twice; at most `sys.maxsize`."""
         total = sum(self.weights)
         return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
 
@@ -103,7 +121,7 @@ class Mix(Choice):
         return [list(self.lengths), list(self.weights)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return for each index the number of a dataset and the index in that dataset.
+        """Return, for indices `int64[n]`, the numbers of the datasets and the indices in them, `int64[n]` each.
 
         Datasets are treated one by one: each takes its weight's share of the indices that the
         datasets before it left.

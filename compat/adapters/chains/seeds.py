@@ -14,7 +14,7 @@ _HIGHEST = (1 << 32) - 1
 
 
 def seeds_of(dataset: Any) -> Seeds:
-    """Return the seeds set by `seed(…)` in a dataset, each with its distance in operations."""
+    """Return pairs of a seed set by `seed(…)` in a dataset, and its distance in operations from the dataset's end."""
     seeds: Seeds = (dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream).seeds
     return seeds
 
@@ -31,6 +31,7 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
 
     Raises:
         SeedError: if `seed` is None and `seeds` is empty.
+        TypeError, ValueError: if `seed` is not an int of 0 or more.
 
     >>> seed_of("shuffle", None, ((42, 0),))
     3329053876
@@ -44,5 +45,14 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
 
 
 def shuffle_seed_of(seed: Any, seeds: Seeds) -> int:
-    """Return the seed of a shuffle, as `seed_of` does; it must be in [0, 2^32)."""
+    """Return the seed of a shuffle, an int in `[0, 2^32)`.
+
+    Args:
+        seed: the seed that the user passed; None: derived from `seeds`.
+        seeds: pairs of a seed set before and its distance in operations.
+
+    Raises:
+        SeedError: if `seed` is None and `seeds` is empty.
+        TypeError, ValueError: if `seed` is not such an int.
+    """
     return whole_number("seed", seed_of("shuffle", seed, seeds), 0, _HIGHEST, "an int in [0, 2^32), seed=0 for example")

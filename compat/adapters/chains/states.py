@@ -40,12 +40,12 @@ _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
 
 def is_grains(state: Any) -> bool:
-    """Return True if `state` has Grain's form, False if it is a state of headrace's engine."""
+    """Return True if `state` is a dict in Grain's form; False if it is a state of headrace's engine or no dict."""
     return isinstance(state, dict) and "cursor" not in state and "version" not in state
 
 
 def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
-    """Return True if `state` is of a mix with other weights or datasets than `pipeline`.
+    """Return True if both are mixes, and `state` is of other weights or datasets than `pipeline`.
 
     As in Grain, such a state can be restored.
     """
@@ -58,10 +58,16 @@ def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
 
 
 def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> LoaderState:
-    """Convert a Grain state to a state of `pipeline`.
+    """Convert a state of a Grain dataset iterator to a state of `pipeline`.
+
+    Args:
+        state: the dict that Grain's iterator returned.
+        tree: the plan of the dataset that resumes.
+        pipeline: the pipeline of that plan.
 
     Raises:
         CheckpointError: if `state` is not a state of Grain's, or does not fit the dataset.
+        StateIndexError: if its index is past the end of the dataset.
     """
     of_workers = _of_workers(state, tree)
     if len(of_workers) > 1:
@@ -73,7 +79,15 @@ def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> 
 
 
 def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
-    """Return a list of the states of Grain's workers; without workers, a list of the one state."""
+    """Return a list of the states of Grain's workers; without workers, a list of the one state.
+
+    Args:
+        state: Grain's state of `tree`.
+        tree: the plan of a stream.
+
+    Raises:
+        CheckpointError: if the state of a worker is missing.
+    """
     if not isinstance(state, dict) or _WORKERS not in state:
         return [state]
     numbers, states = state.get(_NUMBERS), state[_WORKERS]
@@ -88,14 +102,14 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 
 
 def _depth(state: Any) -> int:
-    """Count the levels of nested worker or interleave states."""
+    """Count the levels of nested worker or interleave states in `state`; 0 if it has none."""
     if not isinstance(state, dict) or _WORKERS not in state:
         return 0
     return 1 + max((_depth(each) for each in state[_WORKERS]), default=0)
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """Count the levels of nested interleaves in a tree, as deep as the state has levels."""
+    """Count the levels of nested interleaves in a tree, at most as many as `state` has levels."""
     base = _uncounted(tree)
     datasets = (
         getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None
@@ -115,7 +129,7 @@ def _tree_of(dataset: Any) -> Node:
 
 
 def _uncounted(tree: Node) -> Node:
-    """Return the lowest node of a line of operations, skipping nodes that only count rows."""
+    """Return the node below a line of operations, and below nodes that only count rows."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -125,9 +139,18 @@ def _only_counts(tree: Node) -> bool:
 
 
 def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) -> LoaderState:
-    """Return the state that continues after Grain's workers.
+    """Return the state that continues after the elements that Grain's workers delivered.
 
     This is for a dataset whose elements have indices.
+
+    Args:
+        of_workers: the states of Grain's workers, in the order of their numbers.
+        tree: the plan of the dataset.
+        pipeline: the pipeline of that plan.
+
+    Raises:
+        CheckpointError: if the dataset has several sources, limits or repeats; or if workers had
+            made unequal numbers of batches that a later operation puts together.
     """
     if pipeline.joins:
         raise _of_many(of_workers)
@@ -157,14 +180,18 @@ def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
 
 
 def _indexed_operations(tree: Node) -> Sequence[Operation]:
-    """Return the operations of a tree that belong to the `MapDataset` below its streams."""
+    """Return the operations of a tree that belong to the `MapDataset` below its streams; empty without one."""
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
     return tree.operations if isinstance(tree, Indexed) else ()
 
 
 def _cursor(tree: Node, state: Any) -> Cursor:
-    """Convert a Grain state to the cursor of a tree; any mismatch raises CheckpointError."""
+    """Convert Grain's state of a tree to the tree's cursor, i.e. the place at which it resumes.
+
+    Raises:
+        CheckpointError: if the state does not fit the tree.
+    """
     try:
         return _of_line(tree, state)
     except StateIndexError:
@@ -178,9 +205,12 @@ def _cursor(tree: Node, state: Any) -> Cursor:
 
 
 def _of_line(tree: Node, state: Any) -> Cursor:
-    """Convert a Grain state to the cursor of a line of operations and its input.
+    """Convert Grain's state of a line of operations to the cursor (place) of the line and its input.
 
     Operations are treated from the last to the first.
+
+    Raises:
+        CheckpointError: if the state is one of several workers.
     """
     taken = 0  # rows that came before, where that is told
     base, operations = line_of(tree)
@@ -206,9 +236,17 @@ def _of_line(tree: Node, state: Any) -> Cursor:
 
 
 def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
-    """Return the position of the next record, and the number of rows of it that were delivered.
+    """Return the position of the next record, and the number of rows made of it that were delivered.
 
     The second number is 0 except inside a flat map.
+
+    Args:
+        leaf: the source with its order.
+        state: Grain's state of the dataset, with `next_index`.
+        tree: the plan of the dataset.
+
+    Raises:
+        StateIndexError: if the index is past the end of the dataset.
     """
     below, first = _indexed_operations(tree), runs_of(line_of(tree)[1])[0]
     unit, fan_out = unit_of(below), fan_out_of_all(below)
@@ -245,7 +283,7 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 
 
 def _of_cache(tree: Node, state: Any) -> Cursor:
-    """Convert Grain's state of a cache.
+    """Convert Grain's state of a cache of `tree` to a cursor (place).
 
     Once Grain's cache is filled, its state only counts the elements given from it; these elements
     are then made again.

@@ -22,7 +22,7 @@ EVERY, SECONDS = 1000, 60.0
 
 
 def options_of(dataset: Any) -> DatasetOptions | None:
-    """Return the options of a dataset merged with those of its parents, or None.
+    """Return the options of a dataset merged with the options of all datasets it is made from; None without any.
 
     The dataset's own options take precedence.
     """
@@ -34,7 +34,13 @@ def options_of(dataset: Any) -> DatasetOptions | None:
 
 
 def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None) -> Node:
-    """Replace the filters of a tree by filters that count, and pass the options to its sources."""
+    """Return a tree in which filters count, and the datasets of sources have the options.
+
+    Args:
+        tree: the plan of a stream.
+        options: the options; None: the defaults, and sources are not changed.
+        read_options: how records are read ahead, for the text of warnings.
+    """
     chosen = options or DatasetOptions()
     if isinstance(tree, Read):
         return tree if options is None else _with_options(tree, options)
@@ -47,7 +53,7 @@ def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None
 
 
 def _with_options(tree: Read, options: DatasetOptions) -> Read:
-    """Pass the options to the datasets that a source is made from, if it takes options."""
+    """Return a source whose datasets have the options; `tree` itself if they take none."""
     dataset: Any = getattr(tree.leaf.source, "dataset", None)
     if not hasattr(dataset, "with_dataset_options"):
         return tree
@@ -103,7 +109,7 @@ class WatchedFilter(Filter):
         return self.watched.name_in_stats
 
     def begin(self) -> None:
-        """Start counting at 0, for a new iterator.
+        """Set the counts to 0, for a new iterator.
 
         Iterators of one dataset that run together in a process share their counts.
         """
@@ -126,7 +132,12 @@ class WatchedFilter(Filter):
 
 
 class _Counts:
-    """Counts of the elements that reached a filter, and of those that it omitted."""
+    """Counts of the elements that reached a filter, and of the elements that it omitted.
+
+    Args:
+        name: name of the filter in messages.
+        options: the shares of omitted elements at which to warn and to raise.
+    """
 
     def __init__(self, name: str, options: DatasetOptions) -> None:
         self._name, self._options = name, options
@@ -134,11 +145,13 @@ class _Counts:
         self._last_warned = -SECONDS
 
     def add(self, passes: bool) -> None:
-        """Count one element.
+        """Count one element; `passes` is False if the filter omitted it.
+
+        After each 1,000 elements, log a warning if the share omitted reaches the warning limit, at most
+        once in 60 seconds.
 
         Raises:
-            ValueError: if the share omitted of the last thousand elements reaches the limit in the
-                options.
+            ValueError: if the share omitted of these 1,000 elements reaches the limit for errors.
         """
         self._seen += 1
         self._left_out += not passes

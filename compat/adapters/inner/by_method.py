@@ -26,14 +26,14 @@ class ByMethod:
 
 
 class Batched(ByMethod):
-    """Calls `dataset.batch(…)`."""
+    """Calling it calls `dataset.batch(…)` of the dataset passed first."""
 
     def __new__(cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None) -> Any:
         return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)
 
 
 class Sliced(ByMethod):
-    """Calls `dataset.slice(…)`, with a slice only."""
+    """Calling it calls `dataset.slice(…)` of the dataset passed first; ValueError if it is no slice."""
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):
@@ -57,6 +57,13 @@ def multiprocess_prefetch(
 ) -> Any:
     """Call `dataset.mp_prefetch(…)`.
 
+    Args:
+        ds: the dataset.
+        num_workers: number of worker processes; 0 (default) for none.
+        buffer_size: number of finished elements that each worker holds ready.
+        worker_init_fn: function `(index, count)` that is called in each worker first.
+        sequential_slice: no effect.
+
     >>> from headrace.compat.grain import MapDataset
     >>> list(multiprocess_prefetch(MapDataset.range(3).to_iter_dataset(), num_workers=1, buffer_size=2))
     [0, 1, 2]
@@ -66,7 +73,11 @@ def multiprocess_prefetch(
 
 @dataclass(frozen=True)
 class _Begins:
-    """A worker init function that calls a function without arguments."""
+    """A worker init function that ignores its arguments and calls a function without any.
+
+    Attributes:
+        function: the function.
+    """
 
     function: Any
 
@@ -75,7 +86,12 @@ class _Begins:
 
 
 def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) -> Any:
-    """Call `dataset.mp_prefetch(…)` with one worker, in which `worker_init_fn()` is called first.
+    """Call `dataset.mp_prefetch(…)` with one worker.
+
+    Args:
+        parent: the dataset.
+        buffer_size: number of finished elements that the worker holds ready.
+        worker_init_fn: function without arguments that is called in the worker first.
 
     Raises:
         ValueError: if `buffer_size` is not positive.
@@ -94,6 +110,11 @@ def mixed_map_dataset(
 ) -> Any:
     """Call `MapDataset.mix`, or `MapDataset.select_from_datasets` if `selection_map` is given.
 
+    Args:
+        parents: the datasets.
+        proportions: a positive number for each dataset; None (default): all equal.
+        selection_map: returns, for an index, `(number of the dataset, index in it)`.
+
     Raises:
         ValueError: if both `proportions` and `selection_map` are given.
 
@@ -108,7 +129,7 @@ def mixed_map_dataset(
 
 
 class SharedMemoryArray:
-    """Calling this returns a plain NumPy array.
+    """Calling this returns a plain NumPy array of zeros.
 
     Batches from workers arrive in shared memory anyway.
     """
@@ -122,6 +143,11 @@ class SharedMemoryArrayMetadata:
     """Description of an array in a named shared memory block.
 
     It exists for type checks; no element is of this class.
+
+    Attributes:
+        name: name of the memory block.
+        shape: shape of the array.
+        dtype: dtype of the array.
     """
 
     name: str

@@ -78,7 +78,7 @@ _WHOLE: dict[str, tuple[str, ...]] = {
         )
     },
 }
-"""For each private module of Grain, the headrace modules in which its names are looked up."""
+"""For each private module of Grain: the modules of headrace in which its names are looked up, in this order."""
 
 _MADE = {
     "filter": "Filter",
@@ -147,6 +147,10 @@ def modules() -> Iterator[str]:
 
 def name_in(module: str, name: str) -> Any:
     """Return headrace's object for a name in a private module of Grain.
+
+    Args:
+        module: name of the module, without `grain._src.`.
+        name: the name in it.
 
     Raises:
         AttributeError: if headrace has no such name.

@@ -17,7 +17,7 @@ class BatchFn(Protocol):
         """Return the batch made of these elements."""
 
     def output_spec(self, input_spec: Any, batch_size: int, drop_remainder: bool) -> Any:
-        """Return the spec of the batches, given the spec of the elements."""
+        """Return the spec (tree of shapes and dtypes) of the batches, given the spec of the elements."""
 
 
 @runtime_checkable
@@ -33,7 +33,12 @@ class SupportsSlicedStateManagement(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiprocessingContext:
-    """Index of a worker process and number of workers. In headrace no stream depends on them."""
+    """Index of a worker process and number of workers. In headrace no stream depends on them.
+
+    Attributes:
+        process_index: number of the worker, from 0.
+        process_count: number of workers.
+    """
 
     process_index: int = 0
     process_count: int = 1

@@ -12,6 +12,10 @@ from ....samplers.grain_order import GrainOrder
 def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     """Return the index of a shard's first example, and the index after its last example.
 
+    Args:
+        num_examples: number of all examples.
+        options: the shard; with `drop_remainder`, all shards get the same number.
+
     >>> [even_split(9, ShardOptions(index, 2, drop_remainder=drops)) for drops in (True, False) for index in (0, 1)]
     [(0, 4), (4, 8), (0, 5), (5, 9)]
     """

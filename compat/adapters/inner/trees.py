@@ -19,7 +19,14 @@ our_flatten = partial(flatten_all, is_leaf=lambda leaf: isinstance(leaf, ShapeDt
 
 
 def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
-    """Call a function with the leaves at each place of several trees of the same structure.
+    """Call a function with the leaves at each place of several trees, and return the tree of its results.
+
+    Args:
+        f: the function.
+        *structures: at least one tree; all have the same structure.
+
+    Raises:
+        ValueError: if the structures differ.
 
     >>> map_structure(lambda a, b: a + b, {"x": [1, 2]}, {"x": [10, 20]})
     {'x': [11, 22]}
@@ -30,16 +37,25 @@ def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
 
 
 def map_structure_up_to(shallow: Any, f: Callable[..., Any], *structures: Any) -> Any:
-    """Call a function at each leaf of `shallow`, with the other trees' subtrees there."""
+    """Call a function at each leaf of `shallow`, and return the tree of its results.
+
+    Args:
+        shallow: a tree, whose leaves give the places.
+        f: function that is called with the subtrees of `structures` at a place.
+        *structures: trees that begin like `shallow`.
+    """
     structure = our_flatten(shallow)[1]
     columns = [structure.flatten_up_to(other) for other in structures]
     return structure.unflatten([f(*together) for together in zip(*columns)])
 
 
 def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any) -> Any:
-    """Call a function with the path and the leaf at each place of a tree.
+    """Call a function with the path and the leaf at each place of a tree, and return the tree of its results.
 
-    The leaves of `others`, trees of the same structure, at the same place are passed after them.
+    Args:
+        f: the function.
+        structure: the tree.
+        *others: trees of the same structure; their leaves at the place are passed after.
 
     >>> map_structure_with_path(lambda path, leaf: (path, leaf), {"x": [1]})
     {'x': [(('x', 0), 1)]}
@@ -57,13 +73,13 @@ def flatten(structure: Any) -> list[Any]:
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return pairs of path and leaf."""
+    """Return a pair for each leaf of a tree: its path, a tuple of keys, and the leaf."""
     leaves, spec = our_flatten(structure)
     return list(zip(spec.paths(), leaves))
 
 
 def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
-    """Build a tree with the structure of `structure` from a flat sequence of leaves."""
+    """Build a tree with the structure of `structure` from its leaves in order, as `flatten` returns them."""
     return our_flatten(structure)[1].unflatten(list(flat_sequence))
 
 

@@ -33,12 +33,14 @@ from .records import IndexSampler, shard_of
 class DataLoader(LoaderMethods):
     """Load the records of a source in a sampler's order and run operations on them.
 
+    Logs a warning if a random map has no generator, because the sampler has no seed, or if no batch can be filled.
+
     Args:
         data_source: as for `headrace.DataLoader`.
         sampler: as for `headrace.DataLoader`.
         operations: transforms, or functions that make an iterator of `Record`s from another one.
             With such functions, records are read in order by one worker.
-        worker_count: number of worker processes. The stream is the same for any number.
+        worker_count: number of worker processes; 0 (default) for none. The stream is the same for any number.
         worker_buffer_size: number of finished batches that each worker holds ready.
         shard_options: the shard of this process; None (default): the sampler's.
         read_options: how records are read ahead.
@@ -128,6 +130,10 @@ class DataLoaderIterator(NotedIterator):
 
         The Grain iterator must have had the same sampler.
 
+        Args:
+            state: the bytes that `get_state()` returned.
+            strict: False also accepts a state of a pipeline that differs where a run may change.
+
         Raises:
             CheckpointError: if `state` is not a state, or is one of another pipeline.
         """
@@ -141,6 +147,10 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
 
     They must if one of them is a user's function on such iterators, if a random map comes after a
     batch, or if there is a random map and the sampler is a user's own.
+
+    Args:
+        operations: the operations of a loader.
+        sampler: its sampler.
     """
     if not all(isinstance(operation, Operation) for operation in operations):
         return True

@@ -35,7 +35,7 @@ class _Older(Generic[T]):
     """Base of Grain's own older operations."""
 
     def newer(self) -> Operation:
-        """Return the transform that does the same."""
+        """Return the transform of headrace that does what this operation does."""
         raise NotImplementedError
 
     def __call__(self, input_iterator: Records) -> Records:
@@ -44,7 +44,10 @@ class _Older(Generic[T]):
 
 @dataclass
 class MapOperation(_Older[T]):
-    """Call a function with each element.
+    """Call a function with each element; the results are the new elements.
+
+    Attributes:
+        map_function: the function.
 
     >>> [record.data for record in MapOperation(str)(iter([Record(RecordMetadata(0), 5)]))]
     ['5']
@@ -58,7 +61,11 @@ class MapOperation(_Older[T]):
 
 @dataclass
 class RandomMapOperation(_Older[T]):
-    """Call a function with each element and the random generator of its record."""
+    """Call a function with each element and the random generator of its record.
+
+    Attributes:
+        random_map_function: function `(element, rng)`, which returns the new element.
+    """
 
     random_map_function: Callable[..., T]
 
@@ -68,7 +75,11 @@ class RandomMapOperation(_Older[T]):
 
 @dataclass
 class FilterOperation(_Older[T]):
-    """Keep the elements for which a function returns True."""
+    """Keep the elements for which a function returns True.
+
+    Attributes:
+        condition_function: the function.
+    """
 
     condition_function: Callable[[T], bool]
 
@@ -79,6 +90,11 @@ class FilterOperation(_Older[T]):
 @dataclass
 class BatchOperation(_Older[T]):
     """Batches of consecutive elements.
+
+    Attributes:
+        batch_size: number of elements in a batch.
+        drop_remainder: True drops a last batch that is not full; False (default) keeps it.
+        batch_fn: function that makes a batch of a list of elements; None (default) stacks arrays.
 
     Raises:
         ValueError: if `batch_size` is not positive.
@@ -102,10 +118,7 @@ _OLDER = (MapOperation, RandomMapOperation, FilterOperation, BatchOperation)
 
 
 def newer(operation: Any) -> Any:
-    """Convert one of Grain's older operations to a transform.
-
-    Any other operation is returned unchanged.
-    """
+    """Convert one of Grain's older operations to a transform; return other operations unchanged."""
     return operation.newer() if type(operation) in _OLDER else operation
 
 
@@ -150,7 +163,7 @@ class OneGenerator(Operation):
 
 
 def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
-    """Make the random maps of a loader share one generator per record, as in Grain.
+    """Return the operations, changed so that random maps share one generator per record, as in Grain.
 
     Args:
         operations: all operations of the loader.
@@ -182,7 +195,8 @@ def on_records(
 
     Args:
         operation: a transform; a function on such iterators is returned unchanged.
-        metadata: makes the metadata of a result from that of its input record.
+        metadata: function that makes the metadata of a result from the metadata of its input record.
+            It is not used for batches and flat maps.
     """
     if not isinstance(operation, Operation):
         return operation  # type: ignore[no-any-return]
@@ -201,7 +215,12 @@ def on_records(
 
 
 def _batches(batch: Any, records: Records) -> Records:
-    """Yield batches of consecutive records, each with the metadata of its last record."""
+    """Yield batches of consecutive records, each with the index and generator of its last record.
+
+    Args:
+        batch: a `Batch`; its `drop_remainder` decides about a last batch that is not full.
+        records: the records.
+    """
     make = batch.batch_fn or partial(stacked, lists_are_trees=True)
     found: list[Record[Any]] = []
     for record in records:

@@ -23,7 +23,7 @@ from .records import Record
 class RecordStream:
     """The elements that operations on iterators make of a shard's records.
 
-    A state holds the record at which the operations begin anew, and the number of elements
+    A state holds the record at which the operations start on resume, and the number of elements
     delivered since.
 
     Args:
@@ -32,7 +32,7 @@ class RecordStream:
         length: number of positions of this shard.
         shard: the shard of this process.
         operations: transforms, and functions on iterators of records.
-        reading: number of threads that read records ahead.
+        reading: how many records are read ahead, and by how many threads.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RecordStream:
         return Resumed(self._elements, self.state_at(0))
 
     def state_at(self, start: int, given: Sequence[int] = ()) -> dict[str, Any]:
-        """Return the state in which the operations begin at record `start` of the shard.
+        """Return the state in which the operations start at record `start` of the shard.
 
         Args:
             start: number of the record in the shard.

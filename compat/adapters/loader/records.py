@@ -25,15 +25,17 @@ T = TypeVar("T")
 class RecordMetadata(OurMetadata):
     """Index, record key and random generator of the record at one position.
 
+    Attributes:
+        index: the global position.
+        record_key: number of the record in the source; None for an element made of records.
+        rng: random generator of this position; None if the sampler has no seed.
+
     >>> RecordMetadata(index=3, record_key=7).remove_record_key()
     RecordMetadata(index=3, record_key=None, rng=None)
     """
 
     def remove_record_key(self) -> RecordMetadata:
-        """Return the metadata without the record key.
-
-        It is for an element that operations made of a record.
-        """
+        """Return the metadata with None as the record key, for an element that operations made of a record."""
         return self if self.record_key is None else dataclasses.replace(self, record_key=None)
 
 
@@ -51,7 +53,7 @@ class Record(Generic[T]):
 
 
 def with_key_removed(metadata: Any) -> Any:
-    """Return Grain's metadata without the record key; `metadata` may be headrace's."""
+    """Return Grain's `RecordMetadata` with None as the record key; `metadata` may be headrace's."""
     return RecordMetadata(metadata.index, None, metadata.rng)
 
 
@@ -146,10 +148,12 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
     """Return the shard that a loader reads, from its argument or else from its sampler.
 
-    The result is None if neither gives a shard.
+    The result is None if neither gives a shard. As in Grain, all shards get the same number of
+    records: the remainder is dropped unless the sampler has Grain's order.
 
-    As in Grain, all shards get the same number of records: the remainder is dropped unless the
-    sampler has Grain's order.
+    Args:
+        sampler: the sampler.
+        shard_options: the loader's argument; None: the sampler's.
     """
     if shard_options is None:
         shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)

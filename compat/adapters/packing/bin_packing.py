@@ -25,10 +25,9 @@ class Packing(IterDataset[Any]):
     """Base of streams that pack several elements of their parent into one."""
 
     def fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Packing | None:
-        """Return this packing with a parent made by workers, or None if workers bring nothing.
+        """Return this packing with a parent whose elements workers make; None if workers would not help.
 
-        Workers bring nothing if no operations run on the records, or if the records must be read in
-        order.
+        They do not help if no operations run on the records, or if the records must be read in order.
 
         Args:
             options: `MultiprocessingOptions`.
@@ -68,7 +67,6 @@ class BinPack(Packing):
     """A stream that packs documents into several bins at a time.
 
     When a document fits into no bin, all bins become rows.
-
     The rows are emitted in shuffled order.
 
     Args:
@@ -78,7 +76,7 @@ class BinPack(Packing):
             its alignment and padding are trees, too.
         num_packing_bins: number of bins that are filled at a time.
         seed: for the order of the rows.
-        shuffle_bins: True (default) shuffles the rows.
+        shuffle_bins: True (default) shuffles the rows; False keeps the order of the bins.
         shuffle_bins_group_by_feature: name of a feature; rows are sorted by the mean of its
             distinct values.
         meta_features: features without segment ids and positions. A meta feature without a length
@@ -89,7 +87,7 @@ class BinPack(Packing):
 
     Raises:
         ValueError: if `max_sequences_per_bin` is not positive; or, while iterating, if a document
-            is longer than a row.
+            is longer than a row (`PackError`), or a feature that is a tree is no meta feature.
     """
 
     fit: ClassVar[Literal["first", "best"]]
@@ -128,10 +126,14 @@ class BinPack(Packing):
         return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), 0, 0), parent)
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
-        """Yield rows from a state on.
+        """Yield rows, each with a function that returns the state after it.
 
         A state holds the parent's state before the first document of the present bins, and the
         number of rows emitted since.
+
+        Args:
+            parent: an iterator over the documents.
+            state: the state from which to begin; None: the present place of `parent`.
         """
         if state is None:
             return self._rows(parent, parent.state_later(), 0, 0)
@@ -167,7 +169,7 @@ def _state(start: Later, emitted: int, counter: int) -> dict[str, Any]:
 class FirstFitPackIterDataset(BinPack):
     """A packing in which a document goes into the first bin that has room.
 
-    Arguments as for `BinPack`.
+    Arguments and exceptions as for its base class `BinPack`.
     """
 
     fit = "first"
@@ -176,7 +178,7 @@ class FirstFitPackIterDataset(BinPack):
 class BestFitPackIterDataset(BinPack):
     """A packing in which a document goes into the fullest bin that has room.
 
-    Arguments as for `BinPack`.
+    Arguments and exceptions as for its base class `BinPack`.
     """
 
     fit = "best"
@@ -232,10 +234,14 @@ class Bins:
         return True
 
     def _bins_that_fit(self, lengths: NDArray[Any], capacities: NDArray[Any]) -> NDArray[Any]:
-        """Return for each bin whether a document fits into it, as a bool array.
+        """Return a bool for each bin: True if a document fits into it.
 
         A bin with the maximal number of documents counts as full: only for best fit, as in Grain,
         an empty document still fits.
+
+        Args:
+            lengths: number of tokens of the document for each leaf, `int64[leaves, 1]`.
+            capacities: length of a row for each leaf, `int64[leaves, 1]`.
         """
         taken = self._free + lengths
         if self._pack.most is not None:
@@ -282,7 +288,11 @@ class Bins:
         return dict(sorted(row.items()))
 
     def order(self, seed: int) -> list[int]:
-        """Return the numbers of the bins in the order in which they are emitted."""
+        """Return the numbers of the bins with documents, in the order in which they are emitted.
+
+        Args:
+            seed: seed of the shuffle.
+        """
         if not self._pack.shuffle_bins:
             return list(range(self.count))
         shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
@@ -298,7 +308,12 @@ def _at(tree: Any, path: Path) -> Any:
 
 
 def _option_at(struct: Mapping[str, Any], path: Path) -> Any:
-    """Return the option for a leaf, or None if the leaf's feature has no such option."""
+    """Return the option for a leaf, or None if the leaf's feature has no such option.
+
+    Args:
+        struct: option of each feature that has it; a tree of options for a feature that is a tree.
+        path: keys that lead to the leaf, the feature's name first.
+    """
     return _at(struct, path) if path[0] in struct else None
 
 

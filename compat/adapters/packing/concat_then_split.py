@@ -38,7 +38,10 @@ class ConcatThenSplitIterDataset(Packing):
         bos_token_id: the token that replaces it.
 
     Raises:
-        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other.
+        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other, or a
+            feature is in both `meta_features` and `bos_features`.
+        PackError: while iterating, if a document has other features than `length_struct`, or its
+            meta features do not fit into a row.
     """
 
     def __init__(
@@ -75,10 +78,14 @@ class ConcatThenSplitIterDataset(Packing):
         )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
-        """Yield rows from a state on, of headrace or of Grain.
+        """Yield rows, each with a function that returns the state after it.
 
         A state holds the parent's state before the next document, the tokens of it that were used,
         and the rows delivered since.
+
+        Args:
+            parent: an iterator over the documents.
+            state: a state of headrace or of Grain; None: the present place of `parent`.
         """
         if state is None:
             return self._rows(parent, None, 0)
@@ -105,20 +112,29 @@ class ConcatThenSplitIterDataset(Packing):
             ended |= not rows
 
     def _saved_starts(self, starts: Mapping[str, int] | None) -> dict[str, int]:
-        """Return for each feature the start of the unused rest of a document, or -1.
+        """Return for each feature the start of the unused rest of a document.
 
-        All are -1 if there is no rest.
+        It is -1 for all features if there is no rest, so that states have the same structure.
 
-        With -1, states have the same structure in both cases.
+        Args:
+            starts: the start for each feature; None if there is no rest.
         """
         return dict.fromkeys(self.length_struct, -1) if starts is None else dict(starts)
 
     def _filled(self, parent: Any, rest: _Piece | None) -> tuple[list[dict[str, Any]], _Piece | None, bool]:
         """Fill the next row from the rest of a document and from new documents.
 
+        Args:
+            parent: an iterator over the documents.
+            rest: the rest of a document, or None.
+
         Returns:
-            the row, followed by rows of documents that fill a row alone; the rest of the last
-            document, or None; and True if the parent has ended.
+            a list of the row, followed by rows of documents that fill a row alone, which may be empty at
+            the end; the rest of the last document, or None; and True if the parent has ended.
+
+        Raises:
+            PackError: if a document has other features than `length_struct`, or its meta features do not
+                fit into a row.
         """
         pieces: list[_Piece] = []
         whole_rows: list[dict[str, Any]] = []
@@ -157,7 +173,10 @@ class ConcatThenSplitIterDataset(Packing):
     def _put(self, piece: _Piece, pieces: list[_Piece], room: dict[str, int]) -> _Piece | None:
         """Put as much of a piece into a row as fits, and return the rest of the piece, or None.
 
-        `pieces` and `room` (tokens left in the row, for each feature) are updated.
+        Args:
+            piece: a part of a document.
+            pieces: the pieces in the row; the part that fits is appended.
+            room: tokens left in the row, for each feature; updated.
         """
         over = {name: piece.length(name) > room[name] for name in room}
         uncut = piece.numbers.union(self.meta_features)  # are whole in both pieces
@@ -198,7 +217,12 @@ class ConcatThenSplitIterDataset(Packing):
 class _Piece:
     """A part of a document: for each feature the tokens from `starts` to `stops`.
 
-    Features that are single numbers, named in `numbers`, are part of each piece.
+    Attributes:
+        features: the whole document.
+        before: function that returns the parent's state before the document.
+        starts: first token of the part, for each feature.
+        stops: token after the last one of the part, for each feature.
+        numbers: names of features that are single numbers; they belong to every part.
     """
 
     features: Element
@@ -216,7 +240,7 @@ def _state(before: Later, starts: dict[str, int], delivered: int) -> dict[str, A
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
-    """Convert Grain's state to headrace's form.
+    """Convert Grain's state to headrace's form: "parent", "starts" and "delivered".
 
     In Grain's, a start of -1 means that a feature was not cut.
     """

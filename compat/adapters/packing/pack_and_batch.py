@@ -70,7 +70,11 @@ class _Rows:
         self._metadata: Any = None
 
     def take(self, record: Record[Any]) -> bool:
-        """Put an element into the first row with room; return True if a row had room."""
+        """Put an element into the first row with room; return True if a row had room.
+
+        Raises:
+            PackError: if the element is longer than a row.
+        """
         leaves = self._structure.flatten_up_to(record.data)
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
@@ -98,6 +102,6 @@ class _Rows:
             self._filled[row, number] += len(leaf)
 
     def finished(self) -> Record[Any]:
-        """Return the batch, with the metadata of its last element."""
+        """Return the batch as a record, with the metadata of its last element."""
         columns = (self._data, self._segmentations, self._positions)
         return Record(self._metadata, tuple(map(self._structure.unflatten, columns)))
