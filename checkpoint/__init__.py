@@ -51,7 +51,7 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
 
     Raises:
         CheckpointError: if `state` is not such a state, or the sampler differs. The message says
-            what differs.
+            what differs. Also if Grain had several workers and the loader has a flat map.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

@@ -21,14 +21,29 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
     """
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
-        """Write the state of the iterator `args.item`; older versions of Orbax pass `item`."""
+        """Write the state of the iterator `args.item`; older versions of Orbax pass it as `item`.
+
+        Args:
+            directory: folder of the checkpoint, which exists.
+            item: the iterator, if `args` is None.
+            args: a `CheckpointSave`.
+
+        Raises:
+            TypeError: if it is not an iterator; it may be a loader.
+        """
         state = with_state(item if args is None else args.item).get_state()
         state_file(directory).write_bytes(to_bytes(state))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
-        """Restore the iterator `args.item`, and start to prefetch.
+        """Restore the iterator `args.item` in place, start to prefetch, and return it.
+
+        Args:
+            directory: folder of the checkpoint.
+            item: the iterator, if `args` is None.
+            args: a `CheckpointRestore`.
 
         Raises:
+            TypeError: if it is not an iterator; it may be a loader.
             CheckpointError: if a state is missing, or the states belong to another pipeline.
         """
         iterator = with_state(item if args is None else args.item)
@@ -36,13 +51,17 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None, since a state has no tree of arrays. Older versions of Orbax call this."""
+        """Return None, since a state has no tree of arrays; `directory` is not used. Older versions of Orbax call this."""
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)
 @dataclass
 class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """Arguments to save an iterator: `ocp.args.Composite(loader=CheckpointSave(iterator))`."""
+    """Arguments to save an iterator: `ocp.args.Composite(loader=CheckpointSave(iterator))`.
+
+    Attributes:
+        item: the iterator to save.
+    """
 
     item: Any
 

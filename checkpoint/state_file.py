@@ -67,6 +67,8 @@ class StateFile:
         """Write the current state of the iterator.
 
         Raises:
+            TypeError: if `iterator` is not an iterator; it may be a loader.
+            ClosedError: if the file was closed.
             CheckpointError: if another file has replaced this one. This is checked at every 64th
                 call.
             OSError: if the file system reports an error.
@@ -136,9 +138,10 @@ class StateFile:
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
     def _check_place(self) -> None:
-        """Check that the path still leads to the file written last.
+        """Check that the path still leads to the file written last, or to no file.
 
-        Raises CheckpointError if another file is there.
+        Raises:
+            CheckpointError: if another file is there.
         """
         if self._identity is None:
             return
@@ -153,7 +156,13 @@ class StateFile:
             )
 
     def _replace(self, content: bytes) -> None:
-        """Write a new file with this content in place of the file at the path."""
+        """Write a new file with this content in place of the file at the path, and keep it open for the next state.
+
+        Missing folders are created.
+
+        Raises:
+            OSError: if the file system reports an error.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         whole = WholeFile(str(self._path), 0o600)
         descriptor = whole.file.fileno()

@@ -199,7 +199,8 @@ def length_of_field(content: Any, name: str, record: int) -> int:
         record: number of the record, for error messages.
 
     Raises:
-        LengthsError: if the record has no such field, or the field has no length.
+        LengthsError: if the record has no such field, or the field has no length that is a whole
+            number in `[0, 2^62)`.
 
     >>> length_of_field({"text": "äb", "ids": [4, 9], "n": 7}, "ids", record=0)
     2

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def distinct(values: NDArray[Any]) -> list[int]:
-    """Return the distinct values of an array as a list, in ascending order.
+    """Return the distinct values of a one-dimensional array as a list, in ascending order.
 
     >>> import numpy as np
     >>> distinct(np.array([3, 3, 1, 3]))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 DICTS = (dict, OrderedDict, defaultdict)
-"""Mapping classes that are accepted as tree nodes without conversion."""
+"""Mapping classes that are used as tree nodes without conversion to a dict."""
 
 Named = TypeVar("Named", bound=tuple[Any, ...])
 
@@ -16,7 +16,8 @@ Named = TypeVar("Named", bound=tuple[Any, ...])
 def fields_of(value: Any) -> dict[str, Any] | None:
     """Return the fields of a named tuple, dataclass or mapping as a dict, or None.
 
-    The result is None for other values, and for a plain dict, which needs no conversion.
+    The result is None for other values, for a dataclass itself (not an object of it), and for a `dict`,
+    `OrderedDict` or `defaultdict`, which need no conversion.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))

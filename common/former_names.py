@@ -15,7 +15,7 @@ PRESENT = __name__.partition(".")[0]
 
 
 def formerly(text: str) -> str:
-    """Replace the present name of the package in a text by the former one.
+    """Replace the present name of the package in a text by the former one, and return the text.
 
     Names in small letters, in capitals, and with one capital are replaced.
 
@@ -28,7 +28,9 @@ def formerly(text: str) -> str:
 
 
 def with_present_names(values: Any) -> Any:
-    """Replace each text in a JSON value that is the former name by the present name.
+    """Return a JSON value in which each text that equals the former name is replaced by the present name.
+
+    Keys of dicts are not changed.
 
     >>> with_present_names([{"algorithm": FORMER, "seed": 3}]) == [{"algorithm": PRESENT, "seed": 3}]
     True
@@ -41,7 +43,7 @@ def with_present_names(values: Any) -> Any:
 
 
 def variable(name: str) -> str:
-    """Return the environment variable to read: `name` if it is set, else its former name."""
+    """Return the name of the environment variable to read: `name` if it is set, else its former name."""
     return name if name in os.environ else formerly(name)
 
 

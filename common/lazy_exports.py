@@ -13,13 +13,13 @@ from ..errors import MissingExtraError
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
     """Return a package's `__getattr__`, which imports a public name when it is first used.
 
-    Call this after `if not TYPE_CHECKING:`; otherwise a type checker believes that the package has
-    every name.
+    It raises AttributeError for other names. Call this after `if not TYPE_CHECKING:`; otherwise a type
+    checker believes that the package has every name.
 
     Args:
         package: name of the package.
         homes: for each public name, the module of the package that defines it.
-        entry_points: group of entry points, by which other packages may offer further names.
+        entry_points: group of entry points, by which other packages may offer further names; "": none.
     """
 
     def get(name: str) -> Any:
@@ -33,7 +33,7 @@ def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -
 
 
 def optional_library(module: str, user: str, extra: str) -> Any:
-    """Import a module of a package that may not be installed.
+    """Import and return a module of a package that may not be installed.
 
     Args:
         module: name of the module.
@@ -55,7 +55,7 @@ def optional_library(module: str, user: str, extra: str) -> Any:
 
 
 def installed(group: str, name: str) -> Any:
-    """Return what an installed package offers as entry point `name` of `group`, or None."""
+    """Return the object that an installed package offers as entry point `name` of `group`; None if none does."""
     point = _entry_points(group).get(name)
     return None if point is None else point.load()
 

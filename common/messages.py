@@ -17,7 +17,9 @@ VALUE, TEXT = 80, 200  # Characters of a value, and of a text from elsewhere: a 
 
 
 def short_repr(value: Any, limit: int = VALUE) -> str:
-    """Return `repr(value)`, cut to `limit` characters. Containers are cut before they are formatted.
+    """Return `repr(value)` on one line, cut to `limit` characters, without credentials.
+
+    Containers are cut before they are formatted. If `repr` fails, the text is the name of the class.
 
     >>> short_repr(list(range(10**6))), short_repr("x" * 10**6, 9)
     ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
@@ -33,7 +35,7 @@ def short_repr(value: Any, limit: int = VALUE) -> str:
 
 
 class _Repr(reprlib.Repr):
-    """A `repr` that hides credentials before it cuts a text."""
+    """A `repr` that hides credentials, and then cuts the text."""
 
     # A URL that is cut in half no longer shows that it has credentials.
 
@@ -57,10 +59,10 @@ def _hidden(name: Any, value: Any) -> Any:
 
 
 def shorten(text: Any, limit: int = TEXT) -> str:
-    """Return a text on one line of at most `limit` characters.
+    """Return a text on one line of at most `limit` characters, without credentials.
 
-    The middle of a longer text is left out. An exception loses the period at its end, because the
-    text around it goes on.
+    The middle of a longer text is left out. If `text` is an exception, the period at its end is left
+    out, so that the result can be a part of a sentence.
 
     >>> shorten("a path or an error", 11)
     'a pat…error'
@@ -94,7 +96,7 @@ def a_kind_of(value: Any) -> str:
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:
-    """Return the first `count` values as text, followed by the number of the others.
+    """Return the first `count` values as text, each shortened, followed by the number of the others.
 
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'

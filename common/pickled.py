@@ -20,13 +20,13 @@ OUT_OF_BAND = 64 << 10
 """Least size in bytes of a buffer that is kept outside the pickle, in memory that workers share."""
 
 CALLED_FIRST: list[Callable[[], object]] = []
-"""Functions that workers call before they unpickle a pipeline."""
+"""Functions that a worker calls before it unpickles a pipeline."""
 
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value, and return the pickle and the large buffers kept outside it.
+    """Pickle a value, and return the pickle and the buffers of 64 kB or more that are kept outside it.
 
     Args:
         value: the value.
@@ -58,7 +58,10 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A pickler that keeps `__slots__` of classes pickled by value, which cloudpickle drops."""
+    """A pickler like cloudpickle's that also keeps `__slots__` of classes, which cloudpickle drops.
+
+    It matters for classes that are pickled by value, e.g. of a notebook.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
         """Pickle a class with its slots, and everything else as cloudpickle does."""
@@ -90,7 +93,13 @@ class _Pickler(Pickler):
 
 
 def _code(data: bytes, name: str, lines: list[str] | None) -> CodeType:
-    """Build a code object. `lines` is the source text, for tracebacks, if the file does not exist."""
+    """Build a code object.
+
+    Args:
+        data: the code object, as `marshal` writes it.
+        name: name of its source file.
+        lines: the source text, for tracebacks, if the file does not exist; else None.
+    """
     if lines is not None and name not in linecache.cache:
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     code: CodeType = marshal.loads(data)
@@ -124,7 +133,13 @@ def _call_all(functions: list[Callable[[], object]]) -> None:
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:
-    """Return a text that names the part of `value` that cannot be pickled, by its path."""
+    """Return a text that names the innermost part of `value` that cannot be pickled.
+
+    Args:
+        value: a value that cannot be pickled.
+        name: text that names `value`; the path to the part follows.
+        depth: number of values that it is nested in; at 20, the search ends.
+    """
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
         try:
             cloudpickle.dumps(part)

@@ -59,7 +59,11 @@ def redacted(text: str) -> str:
 
 
 def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
-    """Return a store library's message without credentials, including secrets in `options`.
+    """Return a store library's message without credentials.
+
+    Args:
+        text: the message.
+        options: pairs of an option's name and its value; values of secret options are hidden as well.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
@@ -87,6 +91,10 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
 
     It is `error` itself if its texts show no credentials, else a new exception with a class of the
     same name.
+
+    Args:
+        error: the exception.
+        options: pairs of an option's name and its value; values of secret options are hidden.
     """
     told = list(_texts_in(error))
     if [redacted_error(text, options) for text in told] == told:
@@ -100,6 +108,11 @@ def raise_without_secrets(failure: BaseException, error: BaseException, options:
     """Raise `failure` with a library's `error`, without credentials, as its cause.
 
     Call it in an `except` block.
+
+    Args:
+        failure: the exception to raise.
+        error: the library's exception.
+        options: pairs of an option's name and its value; values of secret options are hidden.
     """
     failure.__cause__ = without_secrets(error, options)
     try:
@@ -109,7 +122,7 @@ def raise_without_secrets(failure: BaseException, error: BaseException, options:
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """Yield all texts that a traceback shows of an exception and its causes."""
+    """Yield each text that a traceback shows of an exception and its causes: messages, arguments and notes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -22,9 +22,9 @@ from .redaction import redacted
 
 
 class RemoteTracebackError(Exception):
-    """Text of the traceback in the worker process.
+    """The text of the traceback in the worker process, as an exception.
 
-    It is the cause of the exception that the user gets.
+    It is the cause of the exception that is raised in the user's process.
     """
 
     def __str__(self) -> str:
@@ -32,7 +32,11 @@ class RemoteTracebackError(Exception):
 
 
 class _Rebuilt:
-    """Stand-in for an exception in a pickle; it unpickles as an exception of the same class."""
+    """Stand-in for an exception in a pickle; it unpickles as the exception that `rebuilt` makes.
+
+    Args:
+        *fields: arguments of `rebuilt`.
+    """
 
     def __init__(self, *fields: Any) -> None:
         self._fields = fields
@@ -48,12 +52,12 @@ def rebuilt(
     name: str = "",
     message: str = "",
 ) -> BaseException:
-    """Make an exception without calling its constructor.
+    """Make an exception without calling its constructor, and return it.
 
     Args:
         kind: class of the exception.
         arguments: its `args`.
-        attributes: its other attributes.
+        attributes: its other attributes, by name; those that cannot be set are left out.
         name: if not empty, the name of a new subclass of `kind`, whose text is `message`.
         message: text of the exception of the new subclass.
     """
@@ -68,7 +72,7 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception so that `decode` makes one like it in another process."""
+    """Pickle an exception, with the text of its traceback, so that `decode` makes one like it in another process."""
     text = redacted("".join(traceback.format_exception(error)))
     copies = (data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None)
     builtin = _builtin(type(error))
@@ -76,7 +80,10 @@ def encode(error: BaseException) -> bytes:
 
 
 def _copies(error: BaseException) -> Iterator[Any]:
-    """Yield copies of an exception, the most faithful first. The last one can always be pickled."""
+    """Yield copies of an exception, the most faithful first.
+
+    Each copy is of the same class or of a base class. The last copies can be pickled.
+    """
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
     for kind in type(error).__mro__:
@@ -137,7 +144,10 @@ def _message(error: BaseException) -> str:
 
 
 def decode(data: bytes) -> Exception:
-    """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause."""
+    """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause.
+
+    Return a RuntimeError if the exception cannot be unpickled in this process.
+    """
     copies, text = pickle.loads(data)
     error = _first_loadable(copies)
     error.__cause__ = RemoteTracebackError(text)

@@ -17,7 +17,10 @@ from collections.abc import Callable
 from .messages import short_repr
 
 TRANSPORT = "HEADRACE_TRANSPORT"
-"""Environment variable that selects how worker processes exchange data with the main process."""
+"""Environment variable that selects how worker processes exchange data with the main process.
+
+It is unset, or "portable".
+"""
 
 _PARTS = ((os, "memfd_create"), (os, "fork"), (os, "waitid"), (socket, "SOCK_SEQPACKET"))
 _THREADS = "/proc/self/task"
@@ -48,7 +51,11 @@ def has_processes() -> bool:
 
 
 def can_fork() -> bool:
-    """Return True if this process may be forked: it has one thread, and `is_portable()` is False."""
+    """Return True if this process may be forked: it has one thread, and `is_portable()` is False.
+
+    Raises:
+        ValueError: if `HEADRACE_TRANSPORT` has a value other than "portable".
+    """
     return not is_portable() and len(os.listdir(_THREADS)) == 1
 
 
@@ -82,7 +89,15 @@ def _unnamed(name: str, folder: str | None) -> int:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Set the size of a file and reserve its space, where the system and the file system can."""
+    """Set the size of a file and reserve its space, if the system and the file system can reserve it.
+
+    Args:
+        descriptor: the open file.
+        size: number of bytes.
+
+    Raises:
+        OSError: if there is not enough space.
+    """
     if size and hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(descriptor, 0, size)

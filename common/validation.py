@@ -40,7 +40,12 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's program that called headrace."""
+    """Issue a warning that points to the line of the user's program that called headrace.
+
+    Args:
+        message: text of the warning.
+        category: class of the warning.
+    """
     frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
         frame, level = frame.f_back, level + 1
@@ -49,6 +54,11 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 def one_of(name: str, value: Any, *choices: str) -> Any:
     """Return `value`, after checking that it is one of the choices.
+
+    Args:
+        name: name of the argument, for the error message.
+        value: the value.
+        *choices: the allowed texts.
 
     Raises:
         ValueError: if `value` is not one of the choices.
@@ -63,7 +73,7 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
 
 
 def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
-    """Return `value` unchanged, after checking that it is a bool of Python or NumPy.
+    """Return `value` as a bool, after checking that it is a bool of Python or NumPy.
 
     Args:
         name: name of the argument, for the error message.
@@ -82,7 +92,7 @@ def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
 
 
 def _power(number: int) -> str:
-    """Format a large limit as a power of two: 2^55, 2^32 - 1."""
+    """Format a large limit that is a power of two, or one less, as such: "2^55", "2^32 - 1"; else as digits."""
     for base, text in ((number, ""), (number + 1, " - 1")):
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"

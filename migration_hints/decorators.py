@@ -13,9 +13,9 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def explains_arguments(kind: ClassT) -> ClassT:
-    """Make the public methods of a class raise an error with a hint for unknown arguments.
+    """Make the public methods of a class, also inherited ones, raise a TypeError with a hint for unknown arguments.
 
-    Inherited methods are included.
+    Methods with `**` parameters are left out. Return the class.
     """
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():
@@ -27,15 +27,19 @@ def explains_arguments(kind: ClassT) -> ClassT:
 
 
 def explains_init(kind: ClassT) -> ClassT:
-    """Make the constructor of a class raise an error with a hint for unknown arguments."""
+    """Make the constructor of a class raise a TypeError with a hint for unknown arguments; return the class."""
     setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
     return kind
 
 
 def _explained(label: str, method: Any) -> Any:
-    """Return a method that raises an error with a hint for unknown arguments.
+    """Return a method that raises a TypeError with a hint for unknown arguments.
 
-    The result is None for objects that are not methods, and for methods that accept any argument.
+    The result is None for objects that are not methods, and for methods with `**` parameters.
+
+    Args:
+        label: name of the method in the error message.
+        method: the method, a function or a static method.
     """
     if isinstance(method, staticmethod):
         explained = _explained(label, method.__func__)
@@ -45,7 +49,7 @@ def _explained(label: str, method: Any) -> Any:
 
 
 def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator for a function that raises an error with a hint for unknown arguments.
+    """Return a decorator for a function, which makes it raise a TypeError with a hint for unknown arguments.
 
     Args:
         label: name of the function in the error message, such as "MapDataset.shuffle".

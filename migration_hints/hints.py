@@ -28,11 +28,12 @@ def tables() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def remedies(what: str, *of: str) -> dict[str, str]:
-    """Return the hints for arguments or methods of an object, by name.
+    """Return a dict of the hints for arguments, methods or names of an object, by name.
 
     Args:
         what: "arguments", "methods" or "package".
-        *of: names of the object or function; it may have several.
+        *of: names of the object or function; it may have several. Hints of later ones in the file override
+            hints of earlier ones.
     """
     found: dict[str, str] = {}
     for owners, texts in tables()[what].items():
@@ -56,10 +57,15 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
-    """Return the hint for an unknown argument.
+    """Return the hint for an unknown argument, such as "use batch_size=".
 
     If there is no replacement and no similar name, the hint lists the arguments that the function
     has.
+
+    Args:
+        function: name of the function as it is called: "load", "MapDataset.shuffle".
+        name: name of the argument.
+        known: arguments that the function has.
 
     >>> argument_instead("load", "num_workers", [])
     'use worker_count=2'
@@ -78,7 +84,10 @@ def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
 
 @cache
 def methods_instead(kind: str) -> dict[str, str]:
-    """Return the hints for methods that a kind of object does not have, by method name.
+    """Return a dict of the hints for methods that a kind of object does not have, by method name.
+
+    Args:
+        kind: name of the kind: "MapDataset", "IterDataset", …
 
     >>> methods_instead("MapDataset")["take"]
     'use `dataset[:count]`'

@@ -14,7 +14,9 @@ class NotHereError(TypeError, AttributeError):
 
 
 class NotHere:
-    """Attribute in place of a special method that an object lacks. Reading it raises a hint.
+    """Attribute in place of a special method that an object lacks.
+
+    Reading it raises `NotHereError`, with a hint.
 
     Args:
         message: text of the error.
@@ -28,7 +30,7 @@ class NotHere:
 
 
 class RemarksOfClass(ABCMeta):
-    """Metaclass that raises hints for missing attributes of a class, as its objects do."""
+    """Metaclass that raises AttributeError with a hint for a missing attribute of a class, as its objects do."""
 
     if not TYPE_CHECKING:  # which is to find such names itself
 
@@ -37,7 +39,7 @@ class RemarksOfClass(ABCMeta):
 
 
 class Remarks(metaclass=RemarksOfClass):
-    """Base of datasets and loaders that raises hints for methods of other libraries.
+    """Base of datasets and loaders that raises AttributeError with a hint for methods of other libraries.
 
     Attributes:
         _asked_as: name of the kind of object in messages and in `hints.json`.
@@ -54,7 +56,12 @@ class Remarks(metaclass=RemarksOfClass):
 
 
 def _message(own: Any, name: str) -> str:
-    """Return the hint for an attribute that objects of a class lack, or "" for no hint."""
+    """Return the hint for an attribute that objects of a class lack, or "" for no hint.
+
+    Args:
+        own: the class.
+        name: name of the attribute.
+    """
     if name.startswith("_"):
         return ""
     from .hints import methods_instead

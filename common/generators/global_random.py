@@ -21,24 +21,21 @@ import numpy as np
 
 
 def _torch() -> Any:
-    """Return torch's CPU generator, or None if torch is not loaded yet.
-
-    It is not loaded yet while another thread is loading it.
-    """
+    """Return torch's CPU generator; None if torch is not loaded, or another thread is still loading it."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
 def _numpy() -> Any:
-    """Return `numpy.random`, or None if it is not loaded yet.
-
-    It is not loaded yet while another thread is loading it.
-    """
+    """Return `numpy.random`; None if it is not loaded, or another thread is still loading it."""
     module = sys.modules.get("numpy.random")
     return module if hasattr(module, "get_bit_generator") else None
 
 
 def reseed() -> None:
-    """Give all global generators new random states from the system. Called when a worker starts."""
+    """Give the global generators of Python, NumPy and torch new random states from the system.
+
+    A worker calls it when it starts. Libraries that are not loaded are left out.
+    """
     random.seed()
     if _numpy() is not None:
         _set_numpy(None)
@@ -101,7 +98,7 @@ def _set_numpy(words: Any) -> None:
 
 
 def states() -> tuple[Any, ...]:
-    """Return the states of the global generators of Python, NumPy and torch.
+    """Return the states of the global generators of Python, NumPy and torch, in this order.
 
     None stands for a library that is not loaded.
     """
@@ -115,7 +112,10 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def restoring_global_generators() -> Iterator[None]:
-    """Context manager that restores the global generators at the end of the block."""
+    """Context manager that restores the global generators of Python, NumPy and torch at the end of the block.
+
+    If NumPy was loaded within the block, its generator gets a new random state.
+    """
     pythons, numpys, torchs = states()
     try:
         yield

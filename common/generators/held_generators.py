@@ -19,9 +19,10 @@ import numpy as np
 
 
 def held_generators(value: Any) -> list[Any]:
-    """Return the random generators that a value contains.
+    """Return the random generators that a value contains, also inside its attributes and closures.
 
-    These are NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`.
+    These are NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`. If a part of
+    the value cannot be pickled, the generators found before it are returned.
 
     >>> generator = np.random.default_rng(0)
     >>> held_generators(lambda record: record + generator.random()) == [generator]
@@ -37,7 +38,7 @@ def held_generators(value: Any) -> list[Any]:
         """Pickler that records the random generators in a value."""
 
         def persistent_id(self, value: Any) -> str | None:
-            """Record a generator, and tell the pickler not to look inside it."""
+            """Record a generator, and return a text so that pickle does not look inside it; None for other values."""
             if not isinstance(value, kinds):
                 return None
             found[id(value)] = value
@@ -49,7 +50,7 @@ def held_generators(value: Any) -> list[Any]:
 
 
 def generators_by_operation(operations: Sequence[Any]) -> dict[int, list[Any]]:
-    """Return a dict from the number of each operation to the generators it holds.
+    """Return a dict from the number of an operation, its index, to the list of generators it holds.
 
     Operations without generators are not in the dict.
     """
@@ -98,7 +99,7 @@ _WORD = (1 << 64) - 1
 
 @contextmanager
 def restoring(generators: Sequence[Any]) -> Iterator[None]:
-    """Context manager that restores the states of the generators at the end of the block."""
+    """Context manager that restores the states of these generators at the end of the block."""
     states = [_state(generator) for generator in generators]
     try:
         yield

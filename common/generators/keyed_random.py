@@ -26,6 +26,9 @@ class KeyedGenerator:
     Only one thread at a time may use it. The generator that `at` returns is valid until the next
     call of `at`.
 
+    Args:
+        operation: number of the operation, in `[0, 2^64)`, a part of each key.
+
     >>> keyed = KeyedGenerator(operation=0)
     >>> first = keyed.at(seed=1, position=5).random()
     >>> keyed.at(seed=1, position=6).random() == first
@@ -61,7 +64,7 @@ class KeyedGenerator:
 
 
 def child_row(row: int, index: int) -> int:
-    """Return the row number, 64 bits, of element `index` that a flat map made of row `row`.
+    """Return the row number, in `[0, 2^64)`, of element `index` that a flat map made of row `row`.
 
     For row 0 it is `index`.
     """
@@ -69,6 +72,6 @@ def child_row(row: int, index: int) -> int:
 
 
 def fresh_generator(seed: int, position: int) -> Generator:
-    """Return a new generator for a position, which the caller may keep."""
+    """Return a new generator for a seed and a position, both in `[0, 2^64)`, which the caller may keep."""
     key = np.array([seed, _MASK], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))

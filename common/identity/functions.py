@@ -20,7 +20,7 @@ import numpy as np
 from .values import described
 
 _DEPTH = 6
-"""Depth to which nested objects are described; deeper objects are described by their class only."""
+"""Depth to which nested objects are described; deeper objects are described by the name of their class only."""
 
 
 def function_identity(function: Any) -> str:
@@ -47,7 +47,14 @@ class _Told:
         self._begun: set[int] = set()
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """Describe a function, an object or a constant in plain values."""
+        """Describe a function, an object or a constant in plain values.
+
+        An object that was described before, or is nested too deep, is described by its class only.
+
+        Args:
+            value: the object.
+            depth: number of objects that it is nested in.
+        """
         if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray, np.generic)):
             return described(value)
         if isinstance(value, ModuleType):
@@ -82,7 +89,7 @@ class _Told:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """Yield the objects in a function's closure, and the globals that its code names."""
+    """Yield the objects in a function's closure, and the globals that its code names (None for missing ones)."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

@@ -31,7 +31,12 @@ MAX_BYTES = 4096  # So much of an array in a record is looked at
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Two descriptions of a value: the one of version 1, and the present one."""
+    """Two descriptions of a value.
+
+    Attributes:
+        before: the description that version 1 made.
+        now: the present description.
+    """
 
     before: Any
     now: Any
@@ -40,8 +45,12 @@ class Grown:
 class Redescribed(dict[str, Any]):
     """A fingerprint with more entries than states of earlier versions have.
 
-    Attributes:
+    Args:
+        now: the fingerprint.
         before: the fingerprint of the same object in earlier versions.
+
+    Attributes:
+        before: as above.
     """
 
     def __init__(self, now: dict[str, Any], before: dict[str, Any]) -> None:
@@ -53,7 +62,7 @@ class Redescribed(dict[str, Any]):
 
 
 def digest(description: Any, length: int) -> str:
-    """Return a digest of a description, as `length` hexadecimal digits."""
+    """Return a digest of a description, which may contain `Grown` objects, as `length` hexadecimal digits."""
     return _digits(_read(description, before=False), length)
 
 
@@ -67,7 +76,7 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
 
 
 def digest_before(description: Any, length: int) -> str:
-    """Return the digest that version 1 computed, as `length` hexadecimal digits."""
+    """Return the digest that version 1 computed for a description, as `length` hexadecimal digits."""
     return _digits(_read(description, before=True), length)
 
 
@@ -87,9 +96,14 @@ def _read(description: Any, before: bool) -> Any:
 
 
 def described(value: Any, depth: int = 0) -> Any:
-    """Describe an operation, or a parameter of one: its kind, its name, and its plain attributes.
+    """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its plain attributes.
 
-    An object may have a method `identity_parameters()` that returns its parameters.
+    An object may have a method `identity_parameters()` that returns its parameters. Where version 1
+    described less, a `Grown` object with both descriptions is returned.
+
+    Args:
+        value: the operation or parameter.
+        depth: number of objects that it is nested in; at 6, an object is described by its class only.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -116,7 +130,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
 
 def described_with_all_attributes(value: Any) -> Any:
-    """Describe a value like `described`, but always with all attributes of an object."""
+    """Describe a value like `described`, but all attributes of an object, not only plain ones."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 
 
@@ -145,7 +159,12 @@ def _array(array: Any, content: bytes) -> list[Any]:
 def _function(function: Callable[..., Any], depth: int) -> Any:
     """Describe a function by its name, and the plain values in its closure and its defaults.
 
-    A method is also described by its object. In version 1, the name alone counted.
+    A method is also described by its object. Version 1 described the name alone, so a `Grown` object
+    with both is returned if there is more.
+
+    Args:
+        function: the function.
+        depth: number of objects that it is nested in.
     """
     name = str(function.__qualname__)
     parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
@@ -173,7 +192,7 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rebound(code: Any) -> frozenset[str]:
-    """Return the closure variables that a function assigns, such as a counter.
+    """Return the names of closure variables that a function's code assigns, such as a counter.
 
     They do not count as parameters of the function.
     """
@@ -181,9 +200,13 @@ def _rebound(code: Any) -> frozenset[str]:
 
 
 def _inside(value: Any, depth: int) -> Any:
-    """Describe a value in a closure.
+    """Describe a value in a closure or in defaults.
 
-    Lists, dicts and arrays may change, so only their kind counts.
+    Lists, dicts and arrays may change, so they are described by their class only.
+
+    Args:
+        value: the value.
+        depth: number of objects that it is nested in.
     """
     if isinstance(value, tuple) and len(value) <= MAX_ITEMS and depth <= MAX_DEPTH:
         return [_inside(item, depth + 1) for item in value]
@@ -197,9 +220,9 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes that are numbers, strings, or small tuples of these.
+    """Return a dict of the attributes that are numbers, strings, None, enum members, or small tuples of these.
 
-    Empty for objects of the standard library.
+    Empty for modules and for objects of the standard library.
     """
     if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return {}
@@ -236,7 +259,12 @@ def _plain(value: Any) -> Any:
 
 
 def record(value: Any, depth: int = 0) -> Any:
-    """Describe a record cheaply: some items of long containers, and the beginnings of arrays."""
+    """Describe a record cheaply in JSON values: the first 32 items of containers, the first 4 kB of arrays.
+
+    Args:
+        value: the record.
+        depth: number of containers that it is nested in; at 6, a value is described by its class only.
+    """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())
     if _is_plain(value):
