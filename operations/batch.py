@@ -40,6 +40,7 @@ class Batch(Operation):
         batch_fn: function that takes the list of elements and returns the batch, instead of stacking; see `pad_batch`.
 
     Raises:
+        TypeError: `batch_size` is not an int, `drop_remainder` is not a bool, or `batch_fn` is not a function.
         ValueError: `batch_size` is not positive.
         BatchError: while batching, if two elements differ in structure or in the shape of a leaf; if a leaf is a number in
             one element and a string or object in another; or if a leaf is a masked array.
@@ -78,7 +79,7 @@ class Batch(Operation):
 
     @property
     def only_stacks(self) -> bool:  # type: ignore[override]
-        """True if there is no `batch_fn`, so elements are only stacked."""
+        """True if elements are only stacked: there is no `batch_fn`, and the class is `Batch` itself or Grain's."""
         return (type(self) is Batch or self.lists_are_trees) and self.batch_fn is None
 
     @property
@@ -87,7 +88,11 @@ class Batch(Operation):
         return self.batch_fn
 
     def taking(self, count: int) -> Batch:
-        """Return a copy with another batch size."""
+        """Return a copy with `count` as its batch size.
+
+        Raises:
+            TypeError, ValueError: `count` is not an int of at least 1.
+        """
         other = copy.copy(self)
         other.batch_size = whole_number("batch_size", count, 1, None, "a positive int")
         return other
@@ -183,7 +188,7 @@ class BatchStep:
         return more
 
     def look(self) -> None:
-        """Copy the collected elements after another step failed.
+        """Copy the collected elements, after a step failed.
 
         If one of them cannot be stacked, its error is raised first, because it comes earlier in the stream.
         """
@@ -222,7 +227,7 @@ class BatchStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the last batch, unless it is empty or must be dropped."""
+        """Push the last batch; a batch that is not full is dropped with `drop_remainder`, and there is no empty one."""
         if self._waiting:
             self._copy()
         if self._count and not self._drops:
@@ -231,7 +236,13 @@ class BatchStep:
 
 
 class Gather:
-    """Collector of elements for a user's `batch_fn`, with the interface of `Stack`."""
+    """Collector of elements for a user's `batch_fn`, with the interface of `Stack`.
+
+    Args:
+        size: number of rows of a batch.
+        batch_fn: function that takes the list of elements and returns the batch.
+        notify: function that reports a message about a leaf to the user.
+    """
 
     row = 0
 
@@ -245,13 +256,13 @@ class Gather:
         self._elements: list[Element] = []
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
-        """Add elements as `row` and the following rows. Row 0 begins a new batch."""
+        """Collect elements as `row` and the following rows. Row 0 begins a new batch."""
         if row == 0:
             self._elements = []
         self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
-        """Return the result of `batch_fn` for the collected elements."""
+        """Return the result of `batch_fn` for the collected elements; `rows`, their number, is not used."""
         elements, self._elements = self._elements, []
         with notifying(self._notify):
             return self._batch_fn(elements)
@@ -273,8 +284,9 @@ class BatchMethods(ChainMethods[ChainT]):
             batch_fn: function that takes the list of elements and returns the batch. Default: stack them.
 
         Raises:
-            ValueError: the dataset is a `MapDataset` with a filter or flat map before, so that the elements of batch k are
-                unknown without reading all before it.
+            TypeError: an argument has a wrong type.
+            ValueError: `batch_size` is not positive; or the dataset is a `MapDataset` with a filter or flat map before, so
+                that the elements of batch k are unknown without reading all before it.
 
         >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]

@@ -118,7 +118,13 @@ class BudgetBatch(Operation):
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
-        """Return a copy with its own seed, from `seed_for`; 0 if neither it nor the chain has a seed."""
+        """Return a copy with its own seed, for use in a chain of datasets.
+
+        Args:
+            seed_for: function that returns the seed, from "budget_batch" and this operation's seed or None. If it raises
+                SeedError, the seed is 0.
+            number: not used.
+        """
         other = copy.copy(self)
         try:
             other.seed = seed_for("budget_batch", self.seed)
@@ -141,6 +147,7 @@ class BudgetBatch(Operation):
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
+            ValueError: `max_records` is smaller than `multiple_of`.
         """
         shapes = self.shapes
         if shapes is None:
@@ -154,6 +161,10 @@ class BudgetBatch(Operation):
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
         """Return the lengths that records have in batches, `int64[records]`; cut if `too_long` is "truncate".
+
+        Args:
+            lengths: `int64[records]`, lengths of the records.
+            shapes: shapes of the batches.
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -181,7 +192,11 @@ class BudgetBatch(Operation):
 
 
 def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
-    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths."""
+    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths.
+
+    Raises:
+        TypeError, ValueError: it is neither an int from 1 to 64 nor a list of ints of at least 1.
+    """
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
             raise ValueError("pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number.")
@@ -217,7 +232,7 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of the collected records, also if the window is not full."""
+        """Push the batches of the collected records, also if the window is not full; nothing if there are no records."""
         if not self._waiting:
             return
         context, records = self._context, self._waiting
@@ -241,7 +256,14 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """Return, for each batch, the numbers of its records in the window, and the number of its shape."""
+        """Return, for each batch, the numbers of its records in the window, and the number of its shape.
+
+        Args:
+            records: the records of the window.
+
+        Raises:
+            LengthsError: a record is too long, and `too_long` is "error".
+        """
         own, (seed, position, row) = self._operation.seed, self._first
         lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes)
         windows = BudgetWindows(lengths, self._shapes, len(records))
@@ -275,10 +297,11 @@ class BudgetBatchMethods(ChainMethods[ChainT]):
         after it, each epoch has new batches. Batches of a stream are made of windows (consecutive records), on one shard only.
 
         Args:
-            max_tokens: as in `BudgetBatch`.
+            max_tokens: maximum of rows times padded length in a batch, per shard.
             **settings: other arguments of `BudgetBatch`.
 
         Raises:
+            TypeError, ValueError: an argument has a wrong type or is out of range.
             LengthsError: the lengths of a `MapDataset` are unknown.
 
         >>> import numpy as np

@@ -29,11 +29,19 @@ class ChainMethods(Generic[ChainT]):
 
     @abstractmethod
     def _then(self, operation: Operation) -> ChainT:
-        """Return the dataset with an operation added. The operation already has its seed."""
+        """Return the dataset with `operation`, which already has its seed, added."""
 
     @abstractmethod
     def _seed_for(self, method: str, seed: int | None) -> int:
-        """Return a seed for a method of this name; see `SeedFor`."""
+        """Return the seed for a dataset method.
+
+        Args:
+            method: name of the method, for the error message.
+            seed: the seed that the user passed; None: it is derived from an earlier call of `seed()`.
+
+        Raises:
+            SeedError: there is no seed.
+        """
 
     @property
     @abstractmethod
@@ -42,6 +50,9 @@ class ChainMethods(Generic[ChainT]):
 
     def then(self, operation: Operation) -> ChainT:
         """Return the dataset with an operation added.
+
+        Raises:
+            SeedError: the operation is random, and neither it nor the dataset has a seed.
 
         >>> from headrace import Filter, MapDataset
         >>> list(MapDataset.range(4).then(Filter(lambda x: x % 2)))
@@ -53,6 +64,9 @@ class ChainMethods(Generic[ChainT]):
         """Return the dataset with a transform, or a list of transforms, added.
 
         A `MapTransform` or a function is added by `map`, a `Filter` by `filter`, and so on.
+
+        Args:
+            transformations: a transform of headrace or Grain, a function, or a list of these.
 
         Raises:
             TypeError: an item is not a transform.
@@ -83,7 +97,12 @@ class ChainMethods(Generic[ChainT]):
 
 
 def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..., Any]:
-    """Return the dataset method for an operation of another package, with the operation's signature and docstring."""
+    """Return a dataset method that adds an operation of another package.
+
+    Args:
+        dataset: the dataset.
+        operation: class of the operation, or a function that makes it. The method has its signature and docstring.
+    """
 
     @wraps(operation, updated=())
     def method(*arguments: Any, **named: Any) -> Any:

@@ -39,6 +39,13 @@ class Column:
         example: the leaf in the first element.
         notify: function that reports a message about the leaf to the user.
 
+    Attributes:
+        array: the memory of the column, `[size, *shape of the leaf]`.
+        spec: its shape and dtype.
+        row_bytes: number of bytes of the first leaf.
+        is_plain: True if the dtype holds no objects.
+        many_at_once: True if leaves like the first one can be copied by one NumPy call.
+
     Raises:
         BatchError: the example cannot be stacked.
     """
@@ -80,13 +87,13 @@ class Column:
         return type(leaf) is self._type and (self._type_tells or bool(leaf.dtype == self._dtype))
 
     def begin(self, array: NDArray[Any]) -> None:
-        """Use `array` as the memory of the column from now on."""
+        """Use `array`, of the shape and dtype of `spec`, as the memory of the column from now on."""
         self.array = array
         if self._joins:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows if all have the type, shape and dtype of the first one.
+        """Copy leaves into consecutive rows, the first one into `row`, if all have the type, shape and dtype of the first leaf.
 
         Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by `put`.
         """
@@ -129,6 +136,8 @@ class Column:
 
     def put(self, row: int, leaf: Any) -> None:
         """Copy a leaf into a row, whatever its type or dtype. The column may get a wider dtype.
+
+        If numbers of two dtypes come together, this is reported to the user.
 
         Raises:
             BatchError: the leaf has another shape, or its dtype and that of the others have no common dtype.
@@ -176,7 +185,7 @@ class Column:
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
-        """Return the first `rows` rows. The column keeps no reference to them."""
+        """Return the first `rows` rows of the column's array. The column keeps no reference to them."""
         array, self.array, self._joined = self.array, _NOTHING, _NOTHING
         return array if rows == len(array) else array[:rows]
 

@@ -69,7 +69,7 @@ class FunctionOperation(Operation):
 
 
 def _declaring(kind: type) -> type:
-    """Return the first base class that sets `method`, such as `MapTransform`."""
+    """Return the first class among `kind` and its bases that sets `method`, such as `MapTransform`."""
     return next(base for base in kind.__mro__ if "method" in vars(base))
 
 
@@ -85,7 +85,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
             as `map`; or a function.
 
     Raises:
-        TypeError: `transform` is none of these.
+        TypeError: `transform` is none of these, or an operation without a function.
     """
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do

@@ -14,7 +14,7 @@ from ..errors import BatchMemoryError
 from .protocol import Allocate, ArraySpec
 
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
-"""Error codes of the system for sizes that it cannot provide. The codes for a lack of file descriptors are not among them."""
+"""Error codes of the system for sizes that it cannot provide. Codes for a lack of file descriptors are left out."""
 
 
 def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate) -> list[NDArray[Any]]:

@@ -113,7 +113,7 @@ class Pack(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """Number of elements in a window."""
+        """Number of elements in a window, i.e. that are packed together."""
         return self.window
 
     def __repr__(self) -> str:
@@ -137,7 +137,8 @@ class Pack(Operation):
                 `meta_features` may be missing.
 
         Raises:
-            PackError: a document is too long and `too_long` is "error"; or an argument names a leaf that is not in `lengths`.
+            PackError: a document is too long and `too_long` is "error"; an argument names a leaf that is not in `lengths`; or
+                leaves have different numbers of lengths.
             LengthsError, TypeError: `lengths` are not lengths.
         """
         arrays, packed = self._leaves_of(lengths)
@@ -173,30 +174,47 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents that each row of a window has."""
+        """Return the pieces of documents that each row of a window has, with the lengths of the documents.
+
+        Args:
+            elements: the documents of the window.
+
+        Raises:
+            PackError: a document cannot be packed.
+        """
         return Packer(self.settings).pieces(elements)
 
     def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
-        """Make the row `plan.row(i)` of a plan from its documents.
+        """Make one row of a plan from its documents.
 
         Args:
             elements: the documents `pieces.documents`, in that order.
-            pieces: pieces of the row.
+            pieces: pieces of the row, from `plan.row(i)`.
+
+        Raises:
+            PackError: a document cannot be packed, or does not have the planned length.
         """
         return self.planned(elements, pieces)[0]
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
-        """Make several rows of a plan, as `row` makes one.
+        """Make several rows of a plan, and return them in their order.
 
         Args:
-            elements: the documents of all these rows.
+            elements: the documents of all these rows, one for each piece, in the order of the pieces.
             pieces: pieces of all these rows, combined by `end_to_end`.
+
+        Raises:
+            PackError: a document cannot be packed, or does not have the planned length.
         """
         return Packer(self.settings).planned(elements, pieces)
 
 
 def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
     """Return the lengths of all leaves in one array, `int64[documents, leaves]`.
+
+    Args:
+        arrays: `int64[documents]` for each leaf.
+        leaves: paths of the leaves, for the error message.
 
     Raises:
         PackError: leaves have different numbers of lengths.
@@ -211,7 +229,11 @@ def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
 
 
 def _checked(lengths: Any, leaf: Path) -> Ints:
-    """Return the lengths of a leaf after a check.
+    """Return the lengths of a leaf as `int64[documents]` after a check.
+
+    Args:
+        lengths: a length for each document.
+        leaf: path of the leaf, for the error message.
 
     Raises:
         LengthsError, TypeError: `lengths` are not lengths.
@@ -278,7 +300,7 @@ class PackStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the rows of the last window, which may have fewer elements."""
+        """Push the rows of the last window, which may have fewer elements; nothing if it is empty."""
         if self._waiting:
             self._emit()
 
@@ -292,10 +314,13 @@ class PackMethods(ChainMethods[ChainT]):
         """Pack documents into rows of one length, as `Pack` does with each window of elements.
 
         Args:
-            length: number of tokens in a row, as in `Pack`.
-            strategy: as in `Pack`.
-            window: number of elements that are packed together, as in `Pack`.
+            length: number of tokens in a row; or a dict with a length for each leaf.
+            strategy: how the row of a document is chosen: "best_fit" (default), "first_fit" or "concat_then_split"; see `Pack`.
+            window: number of elements that are packed together (default 1,000).
             **settings: other arguments of `Pack`.
+
+        Raises:
+            TypeError, ValueError: an argument has a wrong type or is out of range.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

@@ -23,7 +23,9 @@ Masks = str | Mapping[Any, str] | None
 def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
     """Raise BatchError if there are no elements, because then the structure of the batch is unknown.
 
-    `function` is the name of the batch function, for the message.
+    Args:
+        function: name of the batch function, for the message.
+        elements: the elements of the batch.
     """
     if len(elements) == 0:
         raise BatchError(f"{function} was called without elements. Pass at least one.")
@@ -31,6 +33,9 @@ def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
 
 def stack(elements: Sequence[Element]) -> Element:
     """Stack elements of equal structure and shapes, as `Batch` does without a `batch_fn`.
+
+    Raises:
+        BatchError: there are no elements, or they cannot be stacked.
 
     >>> stack([{"x": 1}, {"x": 2}])
     {'x': array([1, 2])}
@@ -59,8 +64,10 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             a mask for each of several leaves (`{"tokens": "tokens_mask"}`). None (default): no mask.
 
     Raises:
-        BatchError: a leaf is longer than `length`; leaves differ in another axis; `length` is an int, no leaf in a batch is
-            ragged, and there are several leaves that it could mean; or a mask cannot be added.
+        TypeError, ValueError: a length is not an int, or is negative.
+        BatchError: while batching, if a leaf is longer than `length`; leaves differ in another axis; `value` names a missing
+            key; `length` is an int, no leaf in a batch is ragged, and there are several leaves that it could mean; or a
+            mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
@@ -213,10 +220,12 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
 
 
 def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
-    """Return the leaves that an int `length` pads: ragged ones, and those that have this length already.
+    """Return the leaves that an int `length` pads: ragged ones, and leaves whose longest value has this length.
+
+    If there are none, and only one leaf has an axis, return that one.
 
     Raises:
-        BatchError: there are no such leaves, and several others have an axis.
+        BatchError: there are none, and several leaves have an axis.
     """
     there = [column for column in columns if column.has_axis]
     found = [column for column in there if column.ragged or column.longest == length]

@@ -25,7 +25,12 @@ Step = Callable[[Element], None]
 
 
 class ArraySpec(NamedTuple):
-    """Shape and dtype of an array to allocate."""
+    """Shape and dtype of an array to allocate.
+
+    Attributes:
+        shape: its shape.
+        dtype: its dtype.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -59,7 +64,7 @@ Notify = Callable[[str, str], None]
 
 
 def notify_nobody(leaf: str, text: str) -> None:
-    """Ignore the message."""
+    """Ignore the message `text` about `leaf`."""
 
 
 _current: ContextVar[Notify] = ContextVar("headrace_notify", default=notify_nobody)
@@ -104,7 +109,7 @@ FROM_READERS = KeptNotices()
 
 
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-    """Return new NumPy arrays, uninitialised."""
+    """Return new NumPy arrays, uninitialised, one for each shape and dtype in `specs`."""
     return [np.empty(spec.shape, spec.dtype) for spec in specs]
 
 
@@ -216,7 +221,11 @@ class Operation:
         raise NotImplementedError
 
     def taking(self, count: int) -> Operation:
-        """Return a copy that combines another number of elements."""
+        """Return a copy that combines `count` elements into one.
+
+        Raises:
+            NotImplementedError: the operation does not combine elements, or cannot be changed in this way.
+        """
         raise NotImplementedError
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> Operation:
@@ -252,7 +261,7 @@ class Operation:
 
     @property
     def name_in_stats(self) -> str:
-        """Name in statistics and diagnoses: the name of the user's function, or of the class.
+        """Name in statistics and diagnoses: the name of the user's function ("lambda" for a lambda), or of the class.
 
         >>> from headrace import Batch, MapTransform
         >>> def decode(record):
@@ -269,5 +278,5 @@ class Operation:
         return "lambda" if name == "<lambda>" else str(name)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes by which a checkpoint distinguishes this operation from others of its class."""
+        """Return the attributes by which a checkpoint distinguishes this operation from others of its class, by name."""
         return vars(self)

@@ -17,7 +17,10 @@ class WindowShuffle(Operation):
 
     Args:
         window_size: number of elements in a window, at least 1. The last window may have fewer.
-        seed: seed of this shuffle. None (default): the seed of the sampler.
+        seed: seed of this shuffle, in `[0, 2^64)`. None (default): the seed of the sampler.
+
+    Raises:
+        TypeError, ValueError: an argument is not an int, or is out of range.
 
     >>> from headrace import load
     >>> shuffled = [*load(range(8), transformations=[WindowShuffle(4, seed=1)], num_epochs=1)]
@@ -40,7 +43,15 @@ class WindowShuffle(Operation):
         return self.seed is None
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> WindowShuffle:
-        """Return a copy with its own seed, from `seed_for`."""
+        """Return a copy with its own seed, for use in a chain of datasets.
+
+        Args:
+            seed_for: function that returns the seed, from "window_shuffle" and this operation's seed or None.
+            number: not used.
+
+        Raises:
+            SeedError: neither this shuffle nor the chain has a seed.
+        """
         other = copy.copy(self)
         other.seed = seed_for("window_shuffle", self.seed)
         return other
@@ -52,6 +63,9 @@ class WindowShuffle(Operation):
         """Return a function that computes the order of a window.
 
         It takes the number of elements, and seed, position and row of the first element. It returns the order as indices.
+
+        Args:
+            number: number of the operation in the pipeline, a part of the key of its random numbers.
         """
         generator_at, own = KeyedGenerator(number).at, self.seed
 
@@ -80,8 +94,12 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
         """Shuffle elements within windows of consecutive elements. Windows stay in their order.
 
         Args:
-            window_size: number of elements in a window.
+            window_size: number of elements in a window, at least 1.
             seed: in `[0, 2^64)`. None (default): derived from an earlier call of `seed()`.
+
+        Raises:
+            SeedError: there is no seed.
+            TypeError, ValueError: an argument is not an int, or is out of range.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
@@ -93,6 +111,8 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
 
 class ZipRows(Operation):
     """Combine consecutive elements, which come from several datasets in turn, into one tuple or dict.
+
+    At the end of the stream, fewer than `count` elements are dropped.
 
     Args:
         count: number of datasets.
@@ -109,7 +129,7 @@ class ZipRows(Operation):
 
     @property
     def fingerprint(self) -> list[Any]:
-        """Description of the operation in a checkpoint."""
+        """Description of the operation in a checkpoint, as JSON values."""
         return ["Together", {"takes": self.takes, "names": list(self.names)}]
 
     def __repr__(self) -> str:

@@ -156,7 +156,7 @@ class Layout:
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
-        """Return True if a batch with this first element would have the same columns."""
+        """Return True if a batch whose first element has these leaves and this structure would have the same columns."""
         return structure == self._structure and all(map(Column.fits, self._columns, leaves))
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:
@@ -182,6 +182,10 @@ class Layout:
         """Begin a batch with these elements if all have the structure, types and shapes of the former batch's first element.
 
         Return True if the batch was begun. Otherwise memory may have been allocated and partly filled; begin another batch.
+
+        Args:
+            elements: the first elements of the batch, at least one.
+            allocate: function that allocates arrays.
         """
         if self._flat is dict:
             first = elements[0]
@@ -202,15 +206,15 @@ class Layout:
         return [column.finish(rows) for column in self._columns]
 
     def put(self, row: int, elements: Sequence[Element]) -> bool:
-        """Copy elements into consecutive rows if all have the structure, types and shapes of the first one.
+        """Copy elements into consecutive rows, the first one into `row`, if all are like the first element.
 
-        Return True if they were copied.
+        They must have its structure, types and shapes. Return True if they were copied. Otherwise some rows may be overwritten.
         """
         leaves = self._leaves_by_column(elements) if self._alike else None
         return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
     def put_one(self, row: int, element: Any) -> bool:
-        """Copy one element, as `put` does for many. Return True if it was copied."""
+        """Copy one element into a row, if it has the structure, types and shapes of the batch. Return True if it was copied."""
         if not self._alike:
             return False
         if self._is_leaf:

@@ -24,7 +24,7 @@ WORD = (1 << 64) - 1
 
 
 class MapTransform(FunctionOperation):
-    """Replace each element by the result of a function of it.
+    """Replace each element by `function(element)`; without a function, override `map`. TypeError if it is not callable.
 
     >>> MapTransform(lambda record: record * 2).map(21)
     42
@@ -45,7 +45,7 @@ class MapTransform(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function, unless a subclass overrides `connect`; then None."""
+        """The function, unless a subclass overrides `connect`; then None. TypeError if there is no function."""
         return self.function if type(self).connect is MapTransform.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -62,10 +62,10 @@ class MapTransform(FunctionOperation):
 
 
 class RandomMapTransform(FunctionOperation):
-    """Replace each element by the result of a function of it and a random generator.
+    """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
 
     The random numbers depend only on the seed, the position of the record, and the number of the operation. The sampler must
-    have a seed. Use the generator only during the call.
+    have a seed. Use the generator only during the call. TypeError if the function is not callable.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())
@@ -78,11 +78,11 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with its own seed and number, for use in a chain."""
+        """Return the same map with the seed `seed_for("random_map", None)` (or its SeedError), as operation `number`."""
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
-        """Return the element that replaces `element`."""
+        """Return the element that replaces `element`; draw random numbers from `rng`, only during this call."""
         return self._call(element, rng)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -125,7 +125,7 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with a seed from `seed_for`, and `number`, its number in the chain."""
+        """Return the same map as operation `number`, with the seed that `seed_for` returns for its own; or its SeedError."""
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -143,9 +143,10 @@ class KeyedRandomMap(Operation):
 
 
 class MapWithIndexTransform(FunctionOperation):
-    """Replace each element by the result of a function of its index and the element.
+    """Replace each element by `function(index, element)`; without a function, override `map_with_index`.
 
-    The index is the position of the record in the global order; for a batch, that of its first record.
+    The index is the position of the record in the global order; for a batch, that of its first record. TypeError if
+    the function is not callable.
 
     >>> MapWithIndexTransform(lambda index, element: (index, element)).map_with_index(3, "a")
     (3, 'a')
@@ -157,7 +158,7 @@ class MapWithIndexTransform(FunctionOperation):
     reads_index = True
 
     def map_with_index(self, index: int, element: Element, /) -> Element:
-        """Return the element that replaces `element`."""
+        """Return the element that replaces `element`, whose index is `index`."""
         return self._call(index, element)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -174,7 +175,7 @@ class MapWithIndexTransform(FunctionOperation):
 
 
 class Filter(FunctionOperation):
-    """Keep the elements for which the function returns True, and drop all others.
+    """Keep elements for which `function(element)` is true, drop others; or override `filter`. TypeError if not callable.
 
     >>> Filter(lambda element: element % 2 == 0).filter(3)
     False
@@ -191,7 +192,7 @@ class Filter(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function, unless a subclass overrides `connect`; then None."""
+        """The function, unless a subclass overrides `connect`; then None. TypeError if there is no function."""
         return self.function if type(self).connect is Filter.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -212,9 +213,15 @@ class FlatMap(FunctionOperation):
     """Replace each element by the elements that a function returns for it: none, one or several.
 
     Args:
-        function: function that takes an element and returns an iterable of elements.
+        function: function that takes an element and returns an iterable of elements. None (default): a subclass overrides
+            `flat_map`.
         max_fan_out: maximum number of elements for one; more are an error. None (default): no limit. Subclasses may set it
             as an attribute.
+
+    Raises:
+        TypeError: `function` is not callable; or, while running, it returns None.
+        ValueError: `max_fan_out` is negative.
+        FanOutError: while running, if it returns more than `max_fan_out` elements.
 
     >>> list(FlatMap(lambda text: text.split()).flat_map("to be or not"))
     ['to', 'be', 'or', 'not']
@@ -264,7 +271,7 @@ class TransformMethods(ChainMethods[ChainT]):
     """Dataset methods for the operations of this module."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
-        """Apply a function to each element.
+        """Apply a function, a `MapTransform`, or an object with a method `map` to each element; TypeError for others.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map(lambda x: x + 1)[2]
@@ -282,7 +289,7 @@ class TransformMethods(ChainMethods[ChainT]):
             seed: in `[0, 2^64)`. None (default): derived from an earlier call of `seed()`.
 
         Raises:
-            SeedError: there is no seed.
+            SeedError, TypeError: there is no seed; `transform` is neither of these.
 
         >>> from headrace import MapDataset
         >>> noisy = MapDataset.range(5).random_map(lambda x, rng: x + rng.random(), seed=1)
@@ -297,6 +304,8 @@ class TransformMethods(ChainMethods[ChainT]):
         In a stream it is the index that the element had in the `MapDataset`, even if elements before it were dropped. For a
         batch, it is the index of its first record; for results of a flat map, the index of the record.
 
+        `transform` is a function `(index, element)` or a `MapWithIndexTransform`; otherwise TypeError.
+
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
         (7, 2)
@@ -307,7 +316,7 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapWithIndexTransform, transform))
 
     def filter(self, transform: Filter | Callable[[Any], bool]) -> ChainT:
-        """Keep the elements for which a function returns True.
+        """Keep the elements for which a function, or a `Filter`, returns True. TypeError for other objects.
 
         A `MapDataset` keeps its length: an index whose element is dropped has None.
 
@@ -329,7 +338,7 @@ class TransformMethods(ChainMethods[ChainT]):
                 no limit.
 
         Raises:
-            ValueError: the dataset is a `MapDataset`, and there is no `max_fan_out`.
+            TypeError, ValueError: a wrong type; or the dataset is a `MapDataset`, and there is no `max_fan_out`.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
@@ -340,7 +349,10 @@ class TransformMethods(ChainMethods[ChainT]):
 
 
 def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
-    """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit."""
+    """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit.
+
+    `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise TypeError.
+    """
     if isinstance(transform, FlatMap) and max_fan_out is None:
         return as_kind(FlatMap, transform)
     limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
@@ -351,7 +363,7 @@ def as_operation(operation: Any) -> Operation:
     """Return an operation unchanged, and any other callable as a `MapTransform`.
 
     Raises:
-        TypeError: `operation` is neither, or is the class of an operation.
+        TypeError: `operation` is neither, is the class of an operation, or is a transform without a function.
     """
     if isinstance(operation, Operation):
         if isinstance(operation, FunctionOperation):

@@ -48,7 +48,7 @@ def flatten(
 
 
 def is_leaf(tree: Any) -> bool:
-    """Return True if the tree is a single leaf."""
+    """Return True if `tree` is one leaf: an array, scalar or other object; False for None and empty dicts or lists."""
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and node_of(tree) is None
 
 
@@ -134,7 +134,7 @@ class _NoEntry(optree.PyTreeEntry):
 
 
 def node_of(leaf: Any) -> Node | None:
-    """Return how the class of a leaf is registered with optree; None if it is a real leaf.
+    """Return how the class of a leaf is registered with optree as a node; None if it is a real leaf.
 
     Nodes are classes with the methods of JAX's pytrees, dataclasses, and mappings.
     """
@@ -178,7 +178,10 @@ def _as_dict(_: None, children: Any) -> Any:
 
 
 def _dataclass_node(kind: Any) -> Node:
-    """Return the registration of a dataclass. Fields that Flax or JAX mark as static are part of the structure."""
+    """Return the registration with optree of the dataclass `kind`.
+
+    Fields that Flax or JAX mark as static are part of the structure, not leaves.
+    """
     fields = dataclasses.fields(kind)
     static = tuple(field.name for field in fields if _is_static(field))
     names = tuple(field.name for field in fields if field.name not in static)

@@ -37,7 +37,7 @@ class RowPadding:
     meta_features: tuple[Any, ...]
 
     def lengths_of(self, records: Sequence[Element]) -> Ints:
-        """Return the length of each record, `int64[records]`: the length of its longest array."""
+        """Return the length of each record, `int64[records]`: the length of its longest array, not counting `meta_features`."""
         return np.array([max(map(len, _arrays(self._sequences(record))), default=0) for record in records], np.int64)
 
     def _sequences(self, record: Element) -> Any:
@@ -117,7 +117,11 @@ class RowPadding:
 
 
 def _named(record: Element) -> Mapping[Any, Any]:
-    """Return a record as a mapping. A single array becomes `{"tokens": array}`."""
+    """Return a record as a mapping from keys to leaves.
+
+    A named tuple or dataclass becomes the dict of its fields; a single array, or another value, becomes
+    `{"tokens": value}`.
+    """
     if isinstance(record, np.ndarray):
         return {BARE: record}
     if isinstance(record, Mapping):
@@ -184,6 +188,10 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
 
 def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
     """Check the types of both arguments, and return the keys of `meta_features` as a tuple.
+
+    Args:
+        pad_value: a number, or a dict of numbers by leaf.
+        meta_features: a list of keys of the records.
 
     Raises:
         TypeError: an argument has a wrong type.

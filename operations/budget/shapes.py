@@ -67,7 +67,11 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Raise ValueError if the operation `by` would stack batches that have several shapes."""
+        """Raise ValueError if an operation would stack batches of several shapes; else do nothing.
+
+        Args:
+            by: the operation after the batches.
+        """
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(
                 f"{short_repr(by)} after BudgetBatch would stack finished batches of {len(self.lengths)} "
@@ -76,7 +80,13 @@ class BatchShapes:
             )
 
     def numbers(self, lengths: Any) -> Ints:
-        """Return, for each length, the index of the smallest shape with space for it; `len(self.lengths)` if there is none."""
+        """Return, for each length, the index of the smallest shape with space for it.
+
+        `len(self.lengths)` stands for no such shape.
+
+        Args:
+            lengths: `int64[n]`.
+        """
         numbers: Ints = np.searchsorted(np.array(self.lengths), lengths, side="left")
         return numbers
 
@@ -89,8 +99,8 @@ class BatchShapes:
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
     """Return at most `count` padded lengths with which the records need the least memory. The longest record fits.
 
-    The choice is optimal: dynamic programming over the lengths that occur. A padded length costs itself times the number of
-    its records.
+    The choice is optimal among the lengths that occur (if there are more than 1,024, among 1,024 of them). A padded
+    length costs itself times the number of its records.
 
     Args:
         lengths: `int64[records]`.

@@ -68,7 +68,7 @@ class BudgetWindows:
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:
-        """Return the steps of all windows on a number of shards."""
+        """Return the steps of all windows on `shards` shards; they are computed once for each number of shards."""
         if shards not in self._known:
             self._known[shards] = self._made(shards)
         return self._known[shards]

@@ -98,7 +98,9 @@ class DecodeImage(OnImages, MapTransform):
         """Return the element with its image decoded.
 
         Raises:
-            ImageError: the image cannot be decoded.
+            ImageError: the image cannot be decoded, is larger than `max_pixels`, or a dict has no such key; or the frames of a
+                clip have several shapes.
+            SourceError: the file of a path cannot be read.
         """
         return self.with_image(element, self._image_or_clip)
 

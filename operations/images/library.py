@@ -36,7 +36,7 @@ def check_libraries(operation: str) -> None:
 
 @cache
 def opencv() -> Any:
-    """Return OpenCV, which is set to use only the calling thread."""
+    """Return the module `cv2` (OpenCV), which is set to use only the calling thread."""
     import cv2
 
     cv2.setNumThreads(1)  # the loader has threads and worker processes of its own
@@ -44,7 +44,11 @@ def opencv() -> Any:
 
 
 class OnImages:
-    """Base class of operations on images. When one is unpickled, OpenCV is imported, i.e. before workers are forked."""
+    """Base class of operations on images. When one is unpickled, OpenCV is imported, i.e. before workers are forked.
+
+    Attributes:
+        _key: key of the image in elements that are dicts.
+    """
 
     _key: str  # key of the image in elements that are dicts
 
@@ -74,12 +78,19 @@ class OnImages:
 
 
 def with_channels(image: Image) -> Image:
-    """Return an image with an axis of channels. OpenCV drops the axis if there is only one channel."""
+    """Return an image `[height, width, channels]`; one without the last axis gets one channel.
+
+    OpenCV drops that axis if there is only one channel.
+    """
     return image if image.ndim == 3 else image[:, :, np.newaxis]
 
 
 def checked(image: Any, operation: str) -> Images:
     """Return the input of an operation after a check that it is an image or a clip.
+
+    Args:
+        image: the input.
+        operation: name of the operation, for the error message.
 
     Raises:
         ImageError: it is neither.
@@ -94,7 +105,12 @@ def checked(image: Any, operation: str) -> Images:
 
 
 def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
-    """Return `change(image)` for an image, or an array of the changed frames for a clip."""
+    """Return `change(image)` for an image; for a clip, an array of the results for each of its frames.
+
+    Args:
+        images: the image `[height, width, channels]`, or the clip `[…, height, width, channels]`.
+        change: function that takes an image and returns an image.
+    """
     if images.ndim == 3:
         return change(images)
     frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]

@@ -26,7 +26,8 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         scale: minimum and maximum area of the piece as a share of the image, default (0.08, 1).
         ratio: minimum and maximum width / height of the piece, default (3 / 4, 4 / 3), uniform in the logarithm.
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
-        interpolation: as in `Resize`.
+        interpolation: how pixels are computed: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos"; see
+            `Resize`.
 
     If ten random pieces in a row do not fit into the image, the piece is the largest centred one with a permitted ratio.
     Szegedy et al., "Going deeper with convolutions", CVPR 2015.
@@ -58,8 +59,12 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with its image replaced by a resized piece of it.
 
+        Args:
+            element: the image, or a dict with it.
+            rng: generator that draws the piece.
+
         Raises:
-            ImageError: the input is not an image.
+            ImageError: the input is not an image, or a dict has no such key.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 
@@ -122,8 +127,12 @@ class RandomFlip(OnImages, RandomMapTransform):
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with its image flipped or unchanged.
 
+        Args:
+            element: the image, or a dict with it.
+            rng: generator that decides.
+
         Raises:
-            ImageError: the input is not an image.
+            ImageError: the input is not an image, or a dict has no such key.
         """
         return self.with_image(element, lambda image: self._flipped(image, rng))
 

@@ -84,7 +84,7 @@ class Resize(OnImages, MapTransform):
         """Return the element with its image resized.
 
         Raises:
-            ImageError: the input is not an image.
+            ImageError: the input is not an image, or a dict has no such key.
         """
         return self.with_image(element, self._resized)
 

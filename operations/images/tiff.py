@@ -26,17 +26,25 @@ _UNUSED, _MULTIPLIED, _STRAIGHT = 0, 1, 2
 
 
 class PlainTiff(NamedTuple):
-    """TIFF file with a changed header."""
+    """TIFF file with a changed header.
+
+    Attributes:
+        data: bytes of the file with the changed header.
+        has_opacity: True if each pixel has one more value than grey, or than red, green and blue.
+        extra: meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2 opacity. None: not stated.
+    """
 
     data: bytes
     has_opacity: bool
-    """True if each pixel has one more value than grey, or than red, green and blue."""
     extra: int | None
-    """Meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2 opacity. None: not stated."""
 
 
 def plain_tiff(data: bytes) -> PlainTiff | None:
-    """Return a TIFF file with a changed header, or None if the file is not TIFF, or its header is damaged."""
+    """Return a TIFF file with a changed header; None if the file is not TIFF, or its header is damaged.
+
+    Args:
+        data: bytes of the file.
+    """
     layout = _LAYOUTS.get(data[:4])
     if layout is None:
         return None

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
-    """Return shape and dtype of the three arrays of a leaf: tokens, segment ids, positions."""
+    """Return shape and dtype of the three arrays of a leaf for `rows` rows: tokens, segment ids, positions."""
     shape = (rows, leaf.capacity)
     ids = ArraySpec(shape, np.dtype(np.int32))
     return [ArraySpec((*shape, *leaf.tail), np.result_type(leaf.dtype)), ids, ids]
@@ -83,7 +83,11 @@ class ConcatenatedRows:
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self, some: NDArray[np.bool_]) -> Ints:
-        """Return the index in the line of the first token of some pieces. `some` is `bool[pieces]`."""
+        """Return the index in the line of the first token of each of some pieces.
+
+        Args:
+            some: `bool[pieces]`, True for these pieces.
+        """
         begins = np.cumsum(self.lengths) - self.lengths
         return begins[self.pieces[some]]
 

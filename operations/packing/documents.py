@@ -171,10 +171,10 @@ class Documents:
         self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
 
     def columns(self) -> Columns:
-        """Return the values of each leaf in all documents.
+        """Return, for each leaf, its values in all documents.
 
         Raises:
-            PackError: a document differs from the first one.
+            PackError: a document differs from the first one in structure, or in the dtype or token shape of a leaf.
         """
         columns = [self._elements] if self._bare else self._split()
         for leaf in self.packed:
@@ -209,14 +209,20 @@ class Documents:
         )
 
     def lengths(self, columns: Columns) -> Ints:
-        """Return the lengths of the packed leaves, `int64[documents, leaves]`."""
+        """Return the lengths of the packed leaves, `int64[documents, leaves]`.
+
+        Args:
+            columns: what `columns()` returned.
+        """
         return np.array([list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64).T
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
     """Return True if a document has a named tuple, a dataclass or a mapping that is not a dict.
 
-    Values under the keys `kept` do not count.
+    Args:
+        tree: the document.
+        kept: keys whose values do not count.
     """
     if type(tree) in DICTS:
         return any(_has_fields(value) for key, value in tree.items() if key not in kept)
@@ -243,7 +249,7 @@ def _in_order(tree: Any) -> Iterator[int]:
 
 
 def leaf_paths(tree: Any) -> list[Path]:
-    """Return the paths of the leaves in a tree of dicts, in the order of its keys."""
+    """Return the paths of the leaves in a tree of dicts, in the order of optree: keys sorted, if they can be."""
     return optree.tree_paths(tree, is_leaf=_is_no_dict, namespace=NAMESPACE)
 
 

@@ -82,7 +82,16 @@ def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
 
 
 def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
-    """Split documents into pieces that are not longer than a row. Return document, start and stop of each piece."""
+    """Split documents into pieces that are not longer than a row.
+
+    Args:
+        lengths: `int64[documents, leaves]`.
+        capacity: `int64[leaves]`, length of a row in each leaf.
+
+    Returns:
+        the document of each piece, `int64[pieces]`; its first token, and the token after its last one, in each leaf,
+        `int64[pieces, leaves]` each.
+    """
     counts = (-(-lengths // capacity)).max(axis=1)
     documents = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -128,12 +137,12 @@ class Bins:
 
     @property
     def fewest(self) -> int:
-        """Lower bound of the number of rows for all pieces."""
+        """Lower bound of the number of rows that all pieces need."""
         tokens = (-(-self._sizes.sum(axis=0) // self._capacity)).max()
         return max(int(tokens), -(-len(self._sizes) // self._most))
 
     def spread(self, order: Ints) -> Ints:
-        """Spread pieces over as few rows as all pieces need at least. Return the pieces that did not fit.
+        """Spread pieces over `fewest` rows. Return the numbers of the pieces that did not fit.
 
         Each round puts one piece into each row: the longest piece into the emptiest row.
 
@@ -158,14 +167,22 @@ class Bins:
         self._spaces[:, rows] -= self._sizes[pieces].T
 
     def put_tightly(self, order: Ints) -> None:
-        """Place pieces one by one, each into the row in which it leaves the least space in the fullest leaf."""
+        """Place pieces one by one, each into the row in which it leaves the least space in the fullest leaf.
+
+        Args:
+            order: numbers of the pieces, in the order in which they are placed.
+        """
         if len(self._spaces) == 1:
             self._put_by_space(order)  # takes a third of the time
         else:
             self.put(order, _fullest)
 
     def _put_by_space(self, order: Ints) -> None:
-        """Place pieces as `put_tightly` does, if there is a single leaf."""
+        """Place pieces as `put_tightly` does, if there is a single leaf.
+
+        Args:
+            order: numbers of the pieces, in the order in which they are placed.
+        """
         base, filled, openers = len(self._filled), self._filled.tolist(), self._openers
         row_of, sizes = self._rows, self._sizes[:, 0].tolist()
         spaces = self._spaces[0].tolist()
@@ -209,5 +226,5 @@ class Bins:
         self._rows[order] = taken
 
     def rows(self) -> Ints:
-        """Return the row of each piece. Rows are numbered in the order of their first pieces."""
+        """Return the row of each piece, `int64[pieces]`. Rows are numbered in the order of their first pieces."""
         return np.argsort(np.argsort(self._openers))[self._rows]

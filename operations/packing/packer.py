@@ -35,7 +35,10 @@ class Packer:
         self.at = 0
 
     def rows(self, elements: Sequence[Element]) -> list[Element]:
-        """Return all rows that the documents make.
+        """Return the rows that the documents of a window make.
+
+        Args:
+            elements: the documents.
 
         Raises:
             PackError: a document cannot be packed.
@@ -45,6 +48,9 @@ class Packer:
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
         """Return the pieces of documents in the rows that `rows` would make, with the lengths of the documents.
+
+        Args:
+            elements: the documents of a window.
 
         Raises:
             PackError: a document cannot be packed.
@@ -123,13 +129,17 @@ class Packer:
 
 
 def _names(path: Path) -> list[Path]:
-    """Return the paths of the three arrays of a leaf: tokens, segment ids, positions."""
+    """Return the paths in a row of the three arrays of the leaf at `path`: tokens, segment ids, positions."""
     *before, last = path
     return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
 
 
 def _as_elements(found: dict[Path, Any]) -> list[Element]:
-    """Return rows from columns by path: row i has item i of each column."""
+    """Return rows from columns.
+
+    Args:
+        found: for each path, a column of items; row i has item i of each column, at this path.
+    """
     numbers: dict[Any, Any] = {}
     for number, path in enumerate(found):
         inner = numbers

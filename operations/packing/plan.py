@@ -38,7 +38,7 @@ class PackPlan:
     """Plan of the rows that `Pack` makes of documents of known lengths.
 
     Args:
-        lengths: `int64[documents, leaves]`; not copied.
+        lengths: `int64[documents, leaves]`; not copied, so they must not change.
         rules: rules of packing.
         window: number of documents that are packed together.
 
@@ -76,7 +76,11 @@ class PackPlan:
         """Return the cost of each row, `float64[rows]`: the sum of the costs of its segments in all leaves.
 
         Args:
-            cost: function of the length of a segment, as in `costs_of`. None: the length itself.
+            cost: function that takes the lengths of segments, `int64[n]`, and returns their costs. None: the length itself.
+
+        Raises:
+            TypeError: `cost` is not a function, or does not return numbers.
+            LengthsError: a cost is negative or not finite.
         """
         windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
         lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *map(self._rules.costed_sizes, windows)]
@@ -87,7 +91,11 @@ class PackPlan:
         return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(np.float64, copy=False)
 
     def row_of(self, document: int) -> int | None:
-        """Return the first row with a piece of a document, or None if no row has one."""
+        """Return the first row with a piece of a document, or None if no row has one.
+
+        Args:
+            document: number of the document.
+        """
         window, number = divmod(document, self._window)
         pieces = self._pieces(window)
         found = np.flatnonzero(pieces.documents == number)
@@ -127,7 +135,7 @@ class PackPlan:
         return self._lengths[window * self._window : (window + 1) * self._window]
 
     def _pieces(self, window: int) -> Pieces:
-        """Return the pieces of all rows of a window. Thread-safe."""
+        """Return the pieces of all rows of the window number `window`. Thread-safe."""
         pieces = self._kept.get(window)
         if pieces is None:
             pieces = self._made(window)

@@ -56,7 +56,11 @@ class Rules:
         return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
-        """Return the numbers of the documents that are too long, if `too_long` is "error"; otherwise an empty array."""
+        """Return the numbers of the documents that are too long, if `too_long` is "error"; otherwise an empty array.
+
+        Args:
+            lengths: `int64[documents, leaves]`.
+        """
         if self.too_long != "error":
             return np.zeros(0, np.int64)
         room = self._capacity - self._bos - self._added(self.eos)
@@ -99,6 +103,10 @@ class Rules:
 
 def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
     """Return pieces without end tokens, which had counted as the last token of each document, and mark where they go.
+
+    Args:
+        found: pieces with end tokens.
+        lengths: `int64[pieces, leaves]`, length of the document of each piece, without its end token.
 
     >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))

@@ -46,7 +46,7 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
 
 
 def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a setting with `function` applied to its value, or to each value of the dict."""
+    """Return a setting with `function` applied to its value, or to each value of the dict, which may be nested."""
     if isinstance(setting, Mapping):
         return {key: mapped(value, function) for key, value in setting.items()}
     return function(setting)
@@ -76,7 +76,19 @@ def name(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of `Pack`, except its window. The attributes have the names of the arguments.
+    """Arguments of `Pack`, except its window.
+
+    Attributes:
+        length: number of tokens in a row, or a dict by leaf.
+        strategy: how the row of a document is chosen.
+        max_segments: maximum number of documents in a row; None: no limit.
+        pad_value: padding, or a dict by leaf.
+        meta_features: keys of elements that are not packed.
+        too_long: what happens to a document that is longer than a row.
+        bos: token at the beginning, or a dict by leaf; None: none.
+        bos_at: where `bos` is inserted, "segments" or "rows".
+        bos_replaces: True: `bos` replaces the first token.
+        eos: token at the end of a document, or a dict by leaf; None: none.
 
     Raises:
         TypeError, ValueError: an argument has a wrong type, or is out of range.
@@ -127,6 +139,10 @@ class Settings:
         """Return True if rows reserve space in a leaf for a first token (`setting` "bos") or an end token ("eos").
 
         If one length is given for all leaves, all leaves reserve this space, so that documents are split at the same places.
+
+        Args:
+            setting: "bos" or "eos".
+            path: path of the leaf.
         """
         replaces = setting == "bos" and self.bos_replaces
         each = isinstance(self.length, Mapping)
@@ -146,7 +162,7 @@ class Settings:
         object.__setattr__(self, attribute, value)
 
     def is_meta(self, path: Path) -> bool:
-        """Return True if a leaf is in `meta_features`, i.e. is not packed."""
+        """Return True if the leaf at `path` is in `meta_features`, i.e. is not packed."""
         return path[0] in self.meta_features
 
     def check(self, found: Sequence[Path]) -> None:
@@ -199,18 +215,18 @@ class Settings:
                 )
 
     def capacity_of(self, path: Path) -> Any:
-        """Return the length of rows in a leaf; None if none is given."""
+        """Return the length of rows in the leaf at `path`; None if none is given."""
         return value_at(self.length, path)
 
     def rules(self, packed: Sequence[Path]) -> Rules:
-        """Return the rules for documents with these packed leaves."""
+        """Return the rules of packing for documents with packed leaves at these paths."""
         capacity = tuple(map(self.capacity_of, packed))
         bos, eos = (tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos"))
         bos, eos = (where if any(where) else () for where in (bos, eos))
         return Rules(capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos)
 
     def _room_of(self, path: Path) -> int:
-        """Return the maximum number of a document's own tokens in one row of a leaf."""
+        """Return the maximum number of a document's own tokens in one row of the leaf at `path`."""
         return int(self.capacity_of(path)) - self._puts("bos", path) - self._puts("eos", path)
 
     def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
