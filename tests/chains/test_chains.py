@@ -262,7 +262,7 @@ def test_what_is_random_needs_a_seed():
         (lambda d: d.repeat(0), ValueError, "num_epochs"),
         (lambda d: d.batch(0), ValueError, "batch_size"),
         (lambda d: d.window_shuffle(0, 1), ValueError, "window_size"),
-        (lambda d: d.filter(bool).batch(2), ValueError, r"`MapDataset\.batch` cannot follow `MapDataset\.filter`"),
+        (lambda d: d.filter(bool).batch(2), ValueError, r"`MapDataset\.batch` can not follow `MapDataset\.filter`"),
         (lambda d: d.flat_map(Words()).map(str).batch(2), ValueError, r"follow `MapDataset\.flat_map`"),
         (
             lambda d: MapDataset.concatenate([d, d.filter(bool)]).batch(2),

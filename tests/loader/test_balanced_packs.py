@@ -284,7 +284,7 @@ def test_lengths_that_lie_are_an_error_that_names_the_record():
     """Rows are planned from them."""
     lie = LENGTHS.copy()
     lie[50] += 1
-    with pytest.raises(PackError, match=f"document 50 has {LENGTHS[50]} tokens .* and {lie[50]} were planned"):
+    with pytest.raises(PackError, match=f"document 50 has {LENGTHS[50]} tokens .* but {lie[50]} were planned"):
         list(_loader(balance=Balance(lie)))
 
 
