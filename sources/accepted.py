@@ -89,7 +89,7 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError if `data` is a path, a table, a stream, a class, or a dict of datasets or lists.
+    """Raise TypeError if `data` is a path, a table, a stream, a class, or a dict of datasets or lists; else do nothing.
 
     The message says what to pass instead.
     """

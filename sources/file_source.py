@@ -25,8 +25,8 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
 
     A subclass defines `_take`, which sets `_ends`, `_paths` and `_identity`, and `_read_part`, which
-    reads records of one part. `_prepare` creates the attributes that are not pickled; `_unpickled`
-    lists their names.
+    reads records of one part (a file, or a row group of a file). `_prepare` creates the attributes that
+    are not pickled; `_unpickled` lists their names.
     """
 
     array_keys: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return keys - self._ends[part - 1] if part else keys
 
     def file_place(self, key: int) -> FilePlace:
-        """Return the file of a record, and the number of the record in it."""
+        """Return the file of the record `key`, and the number of the record in it."""
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:
@@ -86,7 +86,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that receives keys of records that will be read soon; None if all files are local."""
+        """Function that takes keys `int64[n]` of records that will be read soon, to fetch them; None if all files are local."""
         return self._announce if self._is_in_store() else None
 
     def _is_in_store(self) -> bool:
@@ -140,7 +140,12 @@ def hex_digest(text: str, length: int = 16) -> str:
 
 
 def open_files_limit(max_open_files: int | None) -> int | None:
-    """Return the user's `max_open_files=` after a check that it is None or an integer of at least 1."""
+    """Return the user's `max_open_files=` after a check.
+
+    Raises:
+        TypeError: it is neither None nor an integer.
+        ValueError: it is less than 1.
+    """
     if max_open_files is None:
         return None
     return whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")

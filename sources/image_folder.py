@@ -41,7 +41,12 @@ class _Image(NamedTuple):
 
 
 class _Listing:
-    """Compact list of all images: their paths are one byte string, their labels and stamps are arrays."""
+    """Compact list of all images: their paths are one byte string, their labels and stamps are arrays.
+
+    Args:
+        images: the images, in the order of their keys.
+        classes: names of the classes, in the order of their labels; None: the names of all images' classes, sorted.
+    """
 
     def __init__(self, images: Sequence[_Image], classes: tuple[str, ...] | None) -> None:
         self.classes = tuple(sorted({image.class_name for image in images})) if classes is None else classes
@@ -154,7 +159,7 @@ class ImageFolderDataSource:
         return self._read(check_key(key, len(self), "ImageFolderDataSource"))
 
     def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
-        """Return the records of `keys`, in order.
+        """Return the records of `keys`, in order: dicts with the bytes of the file and its label.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -249,6 +254,9 @@ def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Ite
     Args:
         folder: path of the folder.
         inside: device and inode of the folders that contain it, from the first one on.
+
+    Raises:
+        SourceError: a folder cannot be listed.
     """
     try:
         found = os.stat(folder)

@@ -32,8 +32,11 @@ _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 class FileInstruction(Protocol):
     """Protocol of a part of a file, as TFDS and Grain describe it.
 
-    `skip` is the number of records before the part, `take` the number of records in it; -1 means all
-    that remain.
+    Attributes:
+        filename: path of the file.
+        skip: number of records before the part.
+        take: number of records in it; -1 means all that remain.
+        examples_in_shard: number of records in the file.
     """
 
     filename: str
@@ -46,7 +49,13 @@ ArrayRecordPath: TypeAlias = PathLike | FileInstruction
 
 
 class FileRange(NamedTuple):
-    """Records `[start, stop)` of one file. If `stop` is None, the range ends with the file."""
+    """Records `[start, stop)` of one file.
+
+    Attributes:
+        path: path of the file.
+        start: number of the first record.
+        stop: number of the record after the last one; None: the range ends with the file.
+    """
 
     path: str
     start: int = 0
@@ -85,8 +94,12 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
     """Return paths, globs and folders as a list of strings, after a check that each means whole files.
 
+    Args:
+        paths: what the user passed: one path, or a list of them.
+
     Raises:
         ValueError: a path means a part of a file.
+        TypeError: a path is neither a string nor a `pathlib.Path`.
     """
     listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
     for path in listed:
@@ -113,7 +126,7 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
 
 
 def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
-    """Return `(path, start, stop)` of a part of a file.
+    """Return `(path, start, stop)` of a part of a file: records `[start, stop)`.
 
     Args:
         part: the part; its `stop` may be None.
@@ -148,7 +161,7 @@ _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
 
 
 def array_record_library() -> Any:
-    """Return the library's module.
+    """Return the module of the library `array_record`.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -158,7 +171,7 @@ def array_record_library() -> Any:
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
-    """Open a file once, and return its number of records, its stamp, and a digest of its end.
+    """Open a file, and return its number of records, its stamp (size and modification time), and a digest of its end.
 
     Args:
         path: path or URL of the file.
@@ -166,6 +179,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
         storage: how files in a store are reached.
 
     Raises:
+        SourceNotFoundError: the file does not exist.
         SourceError: the file is empty, cut off or not ArrayRecord.
     """
     with closing(open_file(path, storage)) as file:
@@ -198,7 +212,11 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
     """Yield the path of a temporary file that has only the beginning and the end of `file`, and zeros between them.
 
-    It has the size of `file`. `length` is the number of bytes at the end.
+    It has the size of `file`, and is removed at the end of the context.
+
+    Args:
+        file: open file.
+        length: number of bytes at the end.
     """
     tail = max(file.size - length, 0)
     head = min(tail, _HEAD_BYTES)
@@ -262,7 +280,7 @@ def _open(path: str, name: str, options: str) -> Any:
 
 @contextmanager
 def _foreign(name: str) -> Iterator[None]:
-    """Turn a RuntimeError of the library into a SourceError that names the file."""
+    """Context manager that turns a RuntimeError of the library into a SourceError that names the file `name`."""
     try:
         yield
     except RuntimeError as error:
@@ -273,6 +291,10 @@ def _foreign(name: str) -> Iterator[None]:
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
     """Return the records at these positions of an open file, in order.
+
+    Args:
+        reader: the library's reader.
+        positions: numbers of the records in the file, from 0.
 
     Raises:
         RuntimeError: the library cannot read a record.

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class DecodedColumn(Protocol):
-    """Protocol of a converted column of a row group. `take(rows)` returns the values of rows, in order."""
+    """Protocol of a converted column of a row group. `take(rows)` returns the values of these rows, in order."""
 
     @property
     def nbytes(self) -> int:
@@ -32,7 +32,11 @@ class DecodedColumn(Protocol):
 
 
 class _Dense:
-    """Column whose row k is `values[k]`: a scalar, or a read-only array. All rows have the same shape."""
+    """Column whose row k is `values[k]`: a scalar, or a read-only array.
+
+    Args:
+        values: array `[rows, *shape]`; all rows have the same shape.
+    """
 
     def __init__(self, values: Array) -> None:
         self._values = _frozen(values)
@@ -44,7 +48,12 @@ class _Dense:
 
 
 class _Ragged:
-    """Column of arrays of unequal length, in one array. Row k is the slice `values[starts[k] : stops[k]]`."""
+    """Column of arrays of unequal length, in one array.
+
+    Args:
+        values: array `[items, …]` with the items of all rows, one row after the other.
+        lengths: `int64[rows]`, number of items of each row.
+    """
 
     def __init__(self, values: Array, lengths: Array) -> None:
         self._values = _frozen(values)
@@ -59,7 +68,12 @@ class _Ragged:
 
 
 class Nullable:
-    """Column that returns None for rows where `is_null` is true, and the value of another column for all others."""
+    """Column that returns None for some rows, and the value of another column for all others.
+
+    Args:
+        column: the other column.
+        is_null: `bool[rows]`, or a column of bools with `take`; True for rows that are None.
+    """
 
     def __init__(self, column: Any, is_null: Any) -> None:
         self._column, self._is_null = column, is_null
@@ -76,7 +90,11 @@ class Nullable:
 
 
 class _Objects:
-    """Column whose values stay in Arrow's compact form until they are requested."""
+    """Column whose values stay in Arrow's compact form until they are requested, and then become Python objects.
+
+    Args:
+        array: pyarrow array.
+    """
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -88,7 +106,11 @@ class _Objects:
 
 
 def column_of(chunked: Any) -> DecodedColumn:
-    """Return one column of a row group (`pyarrow.ChunkedArray`) in the form from which rows are read fastest."""
+    """Return one column of a row group in the form from which rows are read fastest.
+
+    Args:
+        chunked: the column, a `pyarrow.ChunkedArray`.
+    """
     import pyarrow as pa
 
     try:
@@ -130,9 +152,9 @@ def plain(array: Any) -> Any:
 
 
 def dense(array: Any) -> Array | None:
-    """Return a pyarrow array as a NumPy array, `[rows, …]`, or None if it does not consist of numbers of one shape.
+    """Return a pyarrow array as a NumPy array, `[rows, …]`.
 
-    With nulls at any level, the result is None.
+    Return None if it does not consist of numbers, dates or times of one shape, or has a null at any level.
     """
     import pyarrow.types as kinds
 
@@ -159,7 +181,10 @@ def _ragged(array: Any) -> DecodedColumn | None:
 
 
 def filled(array: Any) -> Array:
-    """Return numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans."""
+    """Return a pyarrow array of numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans.
+
+    Nulls among floats become NaN.
+    """
     import pyarrow.types as kinds
 
     if kinds.is_integer(array.type) or kinds.is_boolean(array.type):

@@ -42,7 +42,7 @@ class Form:
         """Number of columns of booleans, whose values take one bit each in Arrow."""
 
     def columns(self, table: Any) -> list[Any]:
-        """Return the columns of a table in the order of `names`.
+        """Return the columns of an Arrow table in the order of `names`.
 
         All tables must have the same columns in the same order as the first one.
         """
@@ -79,7 +79,11 @@ class DecodedRows:
         """
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        """Return rows as dicts, in order. A row is numbered from the beginning of the row group."""
+        """Return rows as dicts of column name to value, in order.
+
+        Args:
+            rows: numbers of the rows, counted from the beginning of the row group.
+        """
         names, (columns, converted) = self._form.names, self._held
         self._given += len(rows)
         if converted is None and self._given <= _FEW:
@@ -98,7 +102,11 @@ class DecodedRows:
 
 
 class _Whole:
-    """Column that was converted as a whole, and whose values are requested one by one."""
+    """Column that was converted as a whole, and whose values are requested one by one.
+
+    Args:
+        chunked: the column, a `pyarrow.ChunkedArray`.
+    """
 
     def __init__(self, chunked: Any) -> None:
         self.column = column_of(chunked)
@@ -109,9 +117,12 @@ class _Whole:
 
 
 def _value_of(kind: Any) -> ValueOf | None:
-    """Return a function that converts one scalar of an Arrow type.
+    """Return a function that converts one pyarrow scalar of a type.
 
     Return None if one value cannot be converted without the whole column: whether lists become arrays depends on all lists.
+
+    Args:
+        kind: the type, a `pyarrow.DataType`.
     """
     import pyarrow as pa
     import pyarrow.types as kinds
@@ -135,7 +146,11 @@ def _number(of: type) -> ValueOf:
 
 
 def _narrow_float(of: type) -> ValueOf:
-    """Return a function that converts a pyarrow scalar to a float type of less than 64 bits."""
+    """Return a function that converts a pyarrow scalar to a NumPy float type.
+
+    Args:
+        of: the type, `np.float16` or `np.float32`.
+    """
     import pyarrow as pa
 
     def made(scalar: Any) -> Any:

@@ -63,7 +63,11 @@ def is_local(filesystem: Any) -> bool:
 
 
 def listing_of(filesystem: Any) -> FileSystem:
-    """Return an object that lists the files of a pyarrow file system, to expand globs and folders."""
+    """Return an object that lists the files of a file system, to expand globs and folders.
+
+    Args:
+        filesystem: a pyarrow file system, or `StoreFiles`.
+    """
     if isinstance(filesystem, StoreFiles):
         return RemoteFileSystem(filesystem.options)
     return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
@@ -101,7 +105,11 @@ class _ArrowFileSystem:
 
 
 class StoreFiles:
-    """Stand-in for a pyarrow file system, for files in stores. `options` say how stores are reached."""
+    """Stand-in for a pyarrow file system, for files in stores.
+
+    Args:
+        options: how stores are reached.
+    """
 
     def __init__(self, options: StorageOptions) -> None:
         self.options = options
@@ -116,7 +124,11 @@ class StoreFiles:
 
 
 class StoreFile(RawFile):
-    """Open file in a store, with the methods that pyarrow calls."""
+    """Open file in a store, with the methods that pyarrow calls.
+
+    Args:
+        file: the open file; it is closed with this object.
+    """
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file, owned=True)

@@ -118,7 +118,10 @@ class HuggingFaceDataSource:
 
     @cached_property
     def columns(self) -> Any:
-        """Dict of columns for batches, if all columns are numbers or texts; else None."""
+        """Dict by name of the columns, from which `Batch` reads whole columns.
+
+        None if a column is neither numbers nor texts, if `datasets` reads the rows, or if there are no rows.
+        """
         if not self._reads_table or not self._length:
             return None
         places = LastResult(self._places)
@@ -142,7 +145,10 @@ class HuggingFaceDataSource:
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
-        """Lengths of the arrays in each column, `{name: int64[rows]}`; None if the format is not "numpy", or without arrays."""
+        """Lengths of the arrays in each column that has arrays, `{name: int64[rows]}`.
+
+        None if the format is not "numpy", if `datasets` reads the rows, or if no column has arrays.
+        """
         if self._as_python or not self._reads_table or not self._length:
             return None
         places = self._places(np.arange(self._length))
@@ -153,6 +159,9 @@ class HuggingFaceDataSource:
         """Return the length of each value of a column, `int64[rows]`, without reading rows.
 
         The values may be lists, texts or bytes. An integer is a length itself.
+
+        Args:
+            name: name of the column, or path of a field in it, such as "meta/tokens".
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -205,7 +214,7 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _selected(self) -> tuple[Finder, PieceRows] | None:
-        """Row of the table for each row of the dataset, if it was shuffled or rows were selected; else None.
+        """Finds the table's row for each row of a dataset that was shuffled or from which rows were selected; else None.
 
         The two items find the places of the dataset's rows, and read the table's row numbers there.
         """
@@ -221,7 +230,13 @@ class HuggingFaceDataSource:
         return self._finder.places(self._rows(keys))
 
     def _rows(self, keys: Int64s) -> Int64s:
-        """Return the table's row for each key, of a dataset that was shuffled or from which rows were selected."""
+        """Return the table's row `int64[n]` for each key `int64[n]`.
+
+        Only for a dataset that was shuffled or from which rows were selected.
+
+        Raises:
+            RecordKeyError: the dataset refers to a row that its table does not have.
+        """
         assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
         return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
@@ -234,7 +249,7 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """Return a source that has already looked through the table. Unpickling calls this."""
+    """Return a source that has already looked through the table of `dataset`. Unpickling calls this."""
     own = HuggingFaceDataSource(dataset)
     if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property
@@ -269,7 +284,14 @@ def _kept_type(kind: Any) -> Any:
 
 
 class _BatchColumn:
-    """Column of numbers, with the part of an array's interface that `Batch` uses: dtype, shape, `take` by keys."""
+    """Column of numbers, with the part of an array's interface that `Batch` uses: dtype, shape, `take` by keys.
+
+    Args:
+        rows: rows of the table's column.
+        length: number of rows of the dataset.
+        dtype: dtype of batches.
+        places: finds the places of keys in the table.
+    """
 
     def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
         self._rows = rows
@@ -282,12 +304,18 @@ class _BatchColumn:
         return int(self.shape[0])
 
     def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """Copy the rows of `keys` into `out`, like `np.ndarray.take`."""
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`; `axis` and `mode` are always 0 and "clip"."""
         self._rows.take_into(self._places.of(keys), out)
 
 
 class _BatchTexts:
-    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`."""
+    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`.
+
+    Args:
+        values: function that returns the values of keys `int64[n]`.
+        column: the table's column.
+        length: number of rows of the dataset.
+    """
 
     is_text: ClassVar[Literal[True]] = True
     dtype = np.dtype(object)
@@ -308,7 +336,11 @@ class _BatchTexts:
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
-    """Return the dtype of an array of Python numbers, or None: for lists, and for uint64, where it depends on the values."""
+    """Return the dtype of an array that is stacked from Python numbers; None if it depends on the values.
+
+    Args:
+        rows: rows of a column. For lists, and for uint64, the result is None.
+    """
     if rows.shape or rows.dtype == np.uint64:
         return None
     return {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}[rows.dtype.kind]

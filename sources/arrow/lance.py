@@ -41,7 +41,7 @@ class LanceSource:
         columns: names of the columns to read, in this order. Default: all. Others are not read.
         filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows that satisfy it are the
             records, in the order of the table. Lance evaluates it once, in the constructor. It takes 8 bytes of memory per
-            selected row.
+            selected row. None (default): all rows.
         version: version or tag of the table. Default: the newest.
         storage_options: options that are passed to Lance, for tables in stores.
 
@@ -49,7 +49,8 @@ class LanceSource:
         SourceNotFoundError: the table, or this version of it, does not exist.
         SourceError: the table cannot be read, or Lance does not understand the filter.
         NoRecordsError: there are no rows.
-        ValueError: a name in `columns` is not a column of the table.
+        ValueError: a name in `columns` is not a column of the table, or `columns` is empty.
+        TypeError: `uri` is not a path.
         MissingExtraError: Lance is not installed.
 
     Example (needs a table):
@@ -104,7 +105,7 @@ class LanceSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: the table cannot be read.
+            SourceError: the table cannot be read, or another process had read it before this process was forked from it.
         """
         return self._read(check_keys(keys, self._count, "LanceSource"))
 
@@ -162,7 +163,7 @@ class LanceSource:
         return numbers
 
     def _digest(self, table: Any) -> str:
-        """Return a digest of the version's files and deleted rows, the columns, and the filter."""
+        """Return a digest of the files and deleted rows of a table's version, of the columns, and of the filter."""
         fragments = [
             (part.fragment_id, part.physical_rows, part.num_deletions, [file.path for file in part.metadata.files])
             for part in table.get_fragments()
@@ -181,7 +182,10 @@ class LanceSource:
     def lengths_by(self, name: str) -> Int64s:
         """Return the length of each value of a column, `int64[records]`.
 
-        The values may be lists, texts or bytes. An integer is a length itself.
+        The values may be lists, texts or bytes. An integer is a length itself. The column is read.
+
+        Args:
+            name: name of the column, or path of a field in it, such as "meta/tokens".
 
         Raises:
             LengthsError: there is no such column, or its values have no length.

@@ -172,7 +172,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """First key, and first row group, after each file; `int64[files]` each."""
+        """Key, and number of the row group, that follows the last one of each file; two arrays `int64[files]`."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
@@ -181,6 +181,9 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
         The values may be lists, texts or bytes. An integer is a length itself. The column may be any column of the files; it is
         read once. For local files, the lengths are then stored beside them, and are found again only if a file was modified.
+
+        Args:
+            name: name of the column, or path of a field in it, such as "meta/tokens".
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -228,7 +231,8 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
         storage: how stores are reached.
 
     Raises:
-        ValueError: the paths are on different file systems.
+        ValueError: the paths are on different file systems, or there are none.
+        TypeError: a path is not a path, or `filesystem` is not a file system.
     """
     resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
@@ -241,6 +245,10 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
 
 def _inspect(filesystem: Any, path: str) -> Inspected:
     """Read the footer of a file, and return facts about its row groups, and its Arrow schema.
+
+    Args:
+        filesystem: file system of the file.
+        path: path of the file.
 
     Raises:
         SourceError: the file is empty, cut off or not Parquet, or has several columns of one name.
@@ -277,6 +285,10 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     """Raise SourceError if two columns, or two fields of one struct, have the same name.
 
     A record is a dict, so names must be unique.
+
+    Args:
+        fields: fields of an Arrow schema or struct.
+        path: path of the file, for the message.
     """
     names = [field.name for field in fields]
     if len(set(names)) < len(names):

@@ -22,14 +22,22 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places of rows, in two arrays `int64[rows]`: number of the piece, and number of the row in it."""
+    """Places of rows in several pieces of memory.
+
+    Attributes:
+        pieces: `int64[rows]`, number of the piece of each row.
+        rows: `int64[rows]`, number of the row in its piece.
+    """
 
     pieces: Int64s
     rows: Int64s
 
 
 class Finder:
-    """Find the places of rows that are numbered over several pieces, from the number of rows in each.
+    """Find the places of rows that are numbered over several pieces: `places(int64[n])` returns `Places`.
+
+    Args:
+        lengths: number of rows in each piece.
 
     >>> Finder([2, 3]).places(np.array([4, 0]))
     Places(pieces=array([1, 0]), rows=array([2, 0]))
@@ -69,7 +77,13 @@ def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
 
 
 class _Range:
-    """Range of memory addresses that `np.asarray` makes an array of. It keeps the pieces in it alive."""
+    """Range of memory addresses that `np.asarray` makes an array of. It keeps the pieces in it alive.
+
+    Args:
+        first: address of the first byte.
+        last: address after the last byte.
+        pieces: arrays of one dtype that lie in the range.
+    """
 
     def __init__(self, first: int, last: int, pieces: Sequence[Array]) -> None:
         self._pieces = pieces
@@ -110,7 +124,7 @@ class PieceRows:
         return rows.reshape(len(at), *self.shape)
 
     def take_into(self, places: Places, out: Array) -> None:
-        """Copy the rows at these places into `out`, whose dtype must be able to hold all values."""
+        """Copy the rows at these places into `out`, `[places, *shape]`, whose dtype must be able to hold all values."""
         if self.shape or out.dtype != self.dtype:
             out[...] = self.take(places)
         else:
@@ -118,7 +132,7 @@ class PieceRows:
             self._items.take(at, 0, out, "clip")  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
-        """Return a view `[items, size]`: row i has the `size` items that begin at item i. Rows overlap."""
+        """Return a view `[n, size]`: row i has the `size` items that begin at item i. Rows overlap."""
         count = max(len(self._items) - self._size + 1, 0)
         steps = (self.dtype.itemsize, self.dtype.itemsize)
         return np.lib.stride_tricks.as_strided(self._items, (count, self._size), steps, writeable=False)

@@ -34,17 +34,23 @@ _PARSED = 7
 
 
 class ParquetPart(NamedTuple):
-    """Facts about one file, from its footer: path, stamp, and number of rows in each row group."""
+    """Facts about one file, from its footer.
+
+    Attributes:
+        path: path of the file.
+        stamp: its size and modification time.
+        group_rows: number of rows in each row group.
+        footer: digest of the footer, which has the places of row groups and statistics of their columns.
+    """
 
     path: str
     stamp: Stamp
     group_rows: tuple[int, ...]
     footer: str
-    """Digest of the footer, which has the places of row groups and statistics of their columns."""
 
 
 class RowGroups:
-    """All row groups of all files. `decode` decodes some columns of one of them. Thread-safe, safe to fork.
+    """All row groups of all files. `decode(number)` returns the rows of one of them. Thread-safe, safe to fork.
 
     Args:
         filesystem: file system of all files.
@@ -73,7 +79,16 @@ class RowGroups:
             return reader.block(group)
 
     def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the lengths of a column, or of a field in it, in file `number`; see `lengths_of_column`."""
+        """Return the lengths of the values of a column in a file, `int64[rows]`; see `lengths_of_column`.
+
+        Args:
+            number: number of the file.
+            name: name of the column, or path of a field in it.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+            SourceError: the file was modified.
+        """
         with self._opened(number) as handle:
             file = parquet_library().ParquetFile(handle, pre_buffer=False)
             column = column_named(name, file.schema_arrow.names, "the file has")
@@ -85,7 +100,7 @@ class RowGroups:
         self._readers.close()
 
     def prefetch_groups(self, numbers: Sequence[int]) -> None:
-        """Start to fetch row groups of files in stores into the cache on disk."""
+        """Start to fetch row groups, by their numbers over all files, into the cache on disk. Only for files in stores."""
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)
@@ -113,7 +128,11 @@ class RowGroups:
 
     @contextmanager
     def _unchanged(self, number: int, handle: Any) -> Iterator[None]:
-        """Check, before and after the block, that the file was not modified.
+        """Context manager that checks, before and after the block, that a file was not modified.
+
+        Args:
+            number: number of the file.
+            handle: the open file.
 
         Raises:
             SourceError: the file was modified.
@@ -125,7 +144,12 @@ class RowGroups:
 
 
 class _Footer:
-    """Parsed footer of a file, and conversions for its columns. Threads may share it."""
+    """Parsed footer of a file, and conversions for its columns. Threads may share it.
+
+    Args:
+        file: the file, a `pyarrow.parquet.ParquetFile`.
+        columns: names of the columns that are decoded.
+    """
 
     def __init__(self, file: Any, columns: tuple[str, ...]) -> None:
         self.metadata = file.metadata
@@ -137,7 +161,13 @@ class _Footer:
 
 
 class _Reader:
-    """Open file. Each thread that reads it at the same time gets its own `ParquetFile`."""
+    """Open file. Each thread that reads it at the same time gets its own `ParquetFile`.
+
+    Args:
+        handle: the open file.
+        footer: its parsed footer.
+        columns: names of the columns that are decoded.
+    """
 
     def __init__(self, handle: Any, footer: _Footer, columns: tuple[str, ...]) -> None:
         self.handle, self._footer, self._columns = handle, footer, columns
@@ -175,7 +205,11 @@ def open_handle(filesystem: Any, path: str, known: Stamp | None = None) -> Any:
     Args:
         filesystem: file system of the file.
         path: path of the file.
-        known: expected stamp of a file in a store; None: any.
+        known: expected stamp (size and modification time) of a file in a store; None: any. Not used for other files.
+
+    Raises:
+        SourceError: a file in a store cannot be opened, or has another stamp.
+        OSError: another file cannot be opened.
     """
     return filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
 

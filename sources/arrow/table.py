@@ -25,7 +25,12 @@ class TableColumn(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Column in which each value is a number, or an array; all arrays have one shape."""
+    """Column in which each value is a number, or an array; all arrays have one shape.
+
+    Attributes:
+        rows: the values.
+        as_python: True: `take` returns Python numbers and lists. False: NumPy scalars and arrays.
+    """
 
     rows: PieceRows
     as_python: bool
@@ -56,7 +61,12 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Lists:
-    """Column in which each value is a list of numbers: a read-only view, or with `as_python` a list."""
+    """Column in which each value is a list of numbers.
+
+    Attributes:
+        ragged: the lists.
+        as_python: True: `take` returns lists. False: read-only views, arrays.
+    """
 
     ragged: Ragged
     as_python: bool
@@ -74,7 +84,12 @@ class Lists:
 
 @dataclass(frozen=True)
 class Text:
-    """Column in which each value is a `str`, or with `is_binary` a `bytes` object."""
+    """Column in which each value is a text or bytes.
+
+    Attributes:
+        ragged: the bytes of each value.
+        is_binary: True: values are `bytes`. False: values are `str`.
+    """
 
     ragged: Ragged
     is_binary: bool
@@ -88,7 +103,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Objects:
-    """Column of any other type. pyarrow converts its values one by one."""
+    """Column of any other type. pyarrow converts its values one by one to Python objects.
+
+    Attributes:
+        chunks: the pyarrow arrays of the column.
+    """
 
     chunks: Sequence[Any]
 

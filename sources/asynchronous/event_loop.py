@@ -68,7 +68,11 @@ class EventLoop:
 
 
 class _Outcome:
-    """Result or error of a coroutine that runs in the loop, for a thread that waits for it."""
+    """Result or error of a coroutine that runs in the loop, for a thread that waits for it.
+
+    Args:
+        coroutine: the coroutine; `begin`, called in the loop, starts it.
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
@@ -129,7 +133,7 @@ class Coroutines:
     def begin(self, make: MakeCoroutine, count: int) -> None:
         """Start `count` coroutines, each from one call of `make`, and return at once.
 
-        The coroutines must not raise.
+        Exceptions of the coroutines are not reported to the caller.
         """
         self._loop.call(self._begin, make, count)
 

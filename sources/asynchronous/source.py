@@ -58,7 +58,13 @@ class AsyncSource:
         return checked_records(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order. Waits until all are read."""
+        """Return the records of `keys`, in order. Waits until all are read; at most 64 single reads run at the same time.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            RuntimeError: called by a coroutine in the event loop.
+            Exception: an error that the source's coroutine raises.
+        """
         records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
         return records
 
@@ -80,7 +86,13 @@ class AsyncSource:
                 read.cancel()
 
     async def read_in_loop(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        """Return the records of `keys`, in order: by one call, or one after the other if the source reads single keys only."""
+        """Return the records of `keys`, in order, when it is awaited in the event loop.
+
+        They are read by one call, or one after the other if the source reads single keys only.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         self._loop  # noqa: B018 - lasts from now on as long as this
         checked = check_keys(keys, len(self), self._name).tolist()
         if self.reads_singly:
@@ -111,5 +123,5 @@ class AsyncSource:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """Return True if the method of this name is a coroutine function (`async def`)."""
+    """Return True if the class of `source` has a method of this name that is a coroutine function (`async def`)."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))

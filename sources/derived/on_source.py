@@ -16,9 +16,12 @@ Int64s = npt.NDArray[np.int64]
 
 
 class OnSource:
-    """Base class of sources whose records are made of records of another source, `source`.
+    """Base class of sources whose records are made of records of another source.
 
     A subclass defines `_records_of`.
+
+    Attributes:
+        source: the other source.
     """
 
     array_keys: ClassVar[bool] = True
@@ -31,28 +34,31 @@ class OnSource:
         return reader_of(self.source)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys, in the other source, of the records that some of this source's records consist of."""
+        """Return the keys `int64[m]`, in the other source, of the records that make up the records `keys` of this one."""
         raise NotImplementedError
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that receives keys of records that will be read soon; None if the other source has no such function."""
+        """Function that takes keys `int64[n]` of records that will be read soon.
+
+        It passes the keys in the other source on to its `announce`. None if the other source has no such function.
+        """
         announce = getattr(self.source, "announce", None)
         return None if announce is None else lambda keys: announce(self._records_of(keys))
 
     @property
     def reads_ahead(self) -> Any:
-        """Number of concurrent reads that the other source declares (`reads_ahead` in `sources/protocol.py`)."""
+        """Number of concurrent reads of the other source that make reading faster; True for any number, False for none."""
         return getattr(self.source, "reads_ahead", True)
 
     @property
     def reads_singly(self) -> bool:
-        """True if threads share a batch of the other source, and each reads single records."""
+        """True if several readers share a batch of the other source, each reading one record at a time."""
         return reads_singly(self.source)
 
     @property
     def grows_within(self) -> bool:
-        """True if the other source grows."""
+        """True if records may be appended to the other source."""
         return grows_within(self.source)
 
 
@@ -66,20 +72,32 @@ class ByOtherKeys(OnSource):
         return self._read(self._below([check_key(key, len(self), type(self).__name__)]))[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order."""
+        """Return the records of `keys`, in order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         return self._read(self._below(keys))
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, from an asynchronous source, in the event loop."""
+        """Return the records of `keys`, in order, when it is awaited in the event loop. Only for an asynchronous source.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         source: Any = self.source
         records: Sequence[Any] = await source.read_in_loop(self._below(keys))
         return records
 
     @property
     def in_event_loop(self) -> bool:
-        """True if the other source is asynchronous."""
+        """True if the other source is read by coroutines in the event loop."""
         return is_in_event_loop(self.source)
 
     def _below(self, keys: Keys) -> Int64s:
-        """Check keys of this source, and return the keys of the same records in the other source."""
+        """Check keys of this source, and return the keys `int64[n]` of the same records in the other source.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         return self._records_of(check_keys(keys, len(self), type(self).__name__))

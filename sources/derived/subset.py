@@ -45,7 +45,7 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of the subset, as `columns` of any source; None if the source has none."""
+        """Columns of the subset: a tree with a `SubsetColumn` for each column of the source; None if the source has none."""
         columns = getattr(self.source, "columns", None)
         if columns is None:
             return None
@@ -57,21 +57,22 @@ class Subset(ByOtherKeys):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of arrays in each record of the subset, as `lengths` of any source."""
+        """Lengths of the arrays in each record of the subset: `int[records]` or a dict of them; None if they are unknown."""
         return _chosen(getattr(self.source, "lengths", None), self.keys)
 
     @property
     def lengths_by(self) -> Callable[[str], Any]:
-        """Function that takes the name of a field and returns its length in each record.
+        """Function that takes the name of a field and returns its length in each record, `int64[records]`.
 
-        Raises AttributeError if the source has no `lengths_by`.
+        Raises:
+            AttributeError: the source has no `lengths_by`.
         """
         by_name = self.source.lengths_by  # type: ignore[attr-defined]
         return lambda name: _chosen(by_name(name), self.keys)
 
     @property
     def record_bytes(self) -> Any:
-        """Size of each record in its file, in bytes; None if the source does not know it."""
+        """Size of each record in its file, in bytes, `int64[records]`; None if the source does not know it."""
         return _chosen(getattr(self.source, "record_bytes", None), self.keys)
 
     def _records_of(self, keys: Int64s) -> Int64s:
@@ -83,7 +84,7 @@ class Subset(ByOtherKeys):
         return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
-        """Return the record of the source that record `key` of the subset is."""
+        """Return the record of the source that record `key` of the subset is, or the records it was made of."""
         return used_records(self.source, int(self.keys[key]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,7 +95,12 @@ class Subset(ByOtherKeys):
 
 
 class SubsetColumn:
-    """Column of a subset, with the part of an array's interface that `Batch` uses."""
+    """Column of a subset, with the part of an array's interface that `Batch` uses.
+
+    Args:
+        column: column of the source.
+        keys: keys, in the source, of the subset's records.
+    """
 
     def __init__(self, column: Any, keys: Int64s) -> None:
         self._column, self._keys = column, keys
@@ -106,7 +112,14 @@ class SubsetColumn:
         return len(self._keys)
 
     def take(self, places: Int64s, axis: int, out: Any, mode: Any) -> None:
-        """Copy rows into `out`, like `ndarray.take`: `out[i]` is row `places[i]` of the subset."""
+        """Copy rows into `out`, like `ndarray.take`: `out[i]` is row `places[i]` of the subset.
+
+        Args:
+            places: numbers of rows.
+            axis: 0.
+            out: array to write to.
+            mode: passed on to the column's `take`.
+        """
         column, keys = self._column, self._keys[places]
         if not hasattr(column, "take"):
             column, keys = column.rows_of(keys)

@@ -101,7 +101,12 @@ class Windows(OnSource):
         return _stacked(self._read(np.arange(first, first + self.length)))
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the windows of `keys`, in order."""
+        """Return the windows of `keys`, in order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            LengthsError: an episode has another length than was given.
+        """
         checked = check_keys(keys, len(self), "Windows")
         return self._windows(checked) if len(checked) else []
 
@@ -111,7 +116,11 @@ class Windows(OnSource):
         return np.cumsum(self._lengths) - self._lengths
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
-        """Return two arrays: the episode of each window, and the number of the window's first frame in that episode."""
+        """Return two arrays: the episode of each window, and the number of the window's first frame in that episode.
+
+        Args:
+            keys: `int64[n]`, numbers of windows.
+        """
         episodes = np.searchsorted(self._ends, keys, side="right")
         first = np.where(episodes > 0, self._ends[episodes - 1], 0)
         return episodes, (keys - first) * self.stride
@@ -197,7 +206,7 @@ class Windows(OnSource):
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the frames of a window; if records are episodes, the episode with the window's frames as its span."""
+        """Return the frames of the window `key`; if records are episodes, the episode with the window's frames as its span."""
         keys = np.array([key])
         if self._of_frames:
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
@@ -213,7 +222,12 @@ class Windows(OnSource):
 
 
 class _WindowColumn:
-    """Column of windows over a column of frames, with the part of an array's interface that `Batch` uses."""
+    """Column of windows over a column of frames, with the part of an array's interface that `Batch` uses.
+
+    Args:
+        column: array of all frames.
+        windows: the windows.
+    """
 
     def __init__(self, column: Array, windows: Windows) -> None:
         self._column, self._windows = column, windows
@@ -225,7 +239,7 @@ class _WindowColumn:
         return len(self._windows)
 
     def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
-        """Copy windows into `out`, like `ndarray.take`: `out[i]` is window `places[i]`."""
+        """Copy windows into `out`, like `ndarray.take`: `out[i]` is window `places[i]`. `axis` and `mode` are not used."""
         length = self._windows.length
         for row, first in zip(out, self._windows.first_frames(places).tolist()):
             row[...] = self._column[first : first + length]

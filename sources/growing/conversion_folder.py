@@ -32,14 +32,22 @@ RECEIPT = "receipt-"
 
 
 class FinishedShards(NamedTuple):
-    """Complete files of a conversion, as paths relative to its folder, and whether the conversion is done."""
+    """Complete files of a conversion.
+
+    Attributes:
+        names: paths of the files, relative to the conversion's folder, in order.
+        is_done: True if the conversion is done.
+    """
 
     names: tuple[str, ...]
     is_done: bool
 
 
 def receipt_name(shard: str) -> str:
-    """Return the file name of the receipt of a shard, from the shard's file name.
+    """Return the file name of the receipt of a shard.
+
+    Args:
+        shard: file name of the shard.
 
     >>> receipt_name("train-0.npy")
     'receipt-1661352410a6946fde911bc268a5be7f.json'
@@ -50,8 +58,12 @@ def receipt_name(shard: str) -> str:
 def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | None:
     """Return the complete files of a conversion, in order, or None if the folder has no conversion.
 
+    Args:
+        folder: the folder that `headrace.convert` writes to.
+        storage: how files in a store are reached.
+
     Raises:
-        SourceError: the plan or the manifest cannot be read.
+        SourceError: the plan cannot be read.
     """
     done = _manifest(folder, storage)
     if done is not None:
@@ -87,6 +99,10 @@ def _manifest(folder: str, storage: StorageOptions) -> FinishedShards | None:
 
 def _json(path: str, storage: StorageOptions) -> Any:
     """Return the content of a JSON file, or None if it does not exist.
+
+    Args:
+        path: path of the file.
+        storage: how files in a store are reached.
 
     Raises:
         ValueError: the file is not JSON.

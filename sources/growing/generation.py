@@ -11,21 +11,31 @@ KIND, VERSION = "headrace generation", 1
 
 
 class FileFacts(NamedTuple):
-    """Facts about a file: number of records, stamp (size and modification time), and digest."""
+    """Facts about a file.
+
+    Attributes:
+        records: number of records.
+        stamp: size and modification time.
+        digest: digest of the file's index; it differs for another file of the same size.
+    """
 
     records: int
     stamp: Stamp
     digest: str
-    """Digest of the file's index; it differs for another file of the same size."""
 
 
 class GrownFile(NamedTuple):
-    """File of a generation, as it was when the generation was recorded."""
+    """File of a generation, as it was when the generation was recorded.
+
+    Attributes:
+        name: path relative to the folder of the data, with `/` between its components.
+        size: size in bytes.
+        records: number of records.
+        digest: digest of the file's index.
+    """
 
     name: str
-    """Path relative to the folder of the data, with `/` between its components."""
     size: int
-    """Size in bytes."""
     records: int
     digest: str
 
@@ -34,7 +44,12 @@ class GrownFile(NamedTuple):
 class Generation:
     """Files that were added in one generation, and totals for this and all earlier generations.
 
-    `records` and `file_count` are the totals. `number` is the number of the generation, from 0.
+    Attributes:
+        number: number of the generation, from 0.
+        records: number of records of this and all earlier generations.
+        file_count: number of files of this and all earlier generations.
+        files: the added files.
+        complete: False if a conversion was still writing files when this generation was recorded.
     """
 
     number: int
@@ -42,7 +57,6 @@ class Generation:
     file_count: int
     files: tuple[GrownFile, ...]
     complete: bool = True
-    """False if a conversion was still writing files when this generation was recorded."""
 
     def to_json(self) -> dict[str, Any]:
         sums = {"generation": self.number, "records": self.records, "file_count": self.file_count}

@@ -34,7 +34,10 @@ FoundT = TypeVar("FoundT")
 
 
 class GrowingFiles(Generic[FoundT]):
-    """Base class of sources to which files may be added. `FoundT` is the type of what a source knows about one file."""
+    """Base class of sources to which files may be added.
+
+    `FoundT` is the type of the result of `_inspect_file`, i.e. of what a source knows about one file.
+    """
 
     _beside: ClassVar[tuple[str, ...]] = (".unfinished",)
     """Suffixes of files that headrace writes beside the data. They are not read as data."""
@@ -64,10 +67,15 @@ class GrowingFiles(Generic[FoundT]):
         raise NotImplementedError
 
     def _check_alike(self, first: FoundT, other: FoundT) -> None:
-        """Raise SourceError if two files cannot be in one source, such as files with different columns."""
+        """Raise SourceError if two files cannot be in one source, such as files with different columns.
+
+        Args:
+            first: result of `_inspect_file` for the first file.
+            other: result of `_inspect_file` for another file.
+        """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Read these files from now on. The facts about them are `_inspected(paths)`."""
+        """Read the files at these paths from now on. The facts about them are `_inspected(paths)`."""
         raise NotImplementedError
 
     def _begin(
@@ -88,6 +96,11 @@ class GrowingFiles(Generic[FoundT]):
             growing: the user's `growing=`.
             generation: the user's `generation=`.
             kind: JSON values that the number of records in a file depends on.
+
+        Raises:
+            SourceNotFoundError: a path matches no file.
+            SourceError: a file cannot be read, or was modified after it was recorded; or the generation does not exist.
+            NoRecordsError: there are no records, and no conversion is writing files.
         """
         described = [type(self).__name__, kind]
         growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
@@ -126,6 +139,10 @@ class GrowingFiles(Generic[FoundT]):
     def _check_files(self, growth: Growth, number: int) -> None:
         """Check that the files of a generation are as they were recorded. Modified files are inspected again.
 
+        Args:
+            growth: generations of the source.
+            number: number of the generation.
+
         Raises:
             SourceError: a file was removed, or differs from its record.
         """
@@ -154,7 +171,17 @@ class GrowingFiles(Generic[FoundT]):
             del known[path]
 
     def _wait_for_first_files(self, growth: Growth) -> None:
-        """Find the first files. Wait for files that were modified a moment ago, and for the first file of a conversion."""
+        """Find the first files, and record them as a generation.
+
+        Wait for files that were modified a moment ago, and for the first file of a conversion, which is logged.
+
+        Args:
+            growth: generations of the source.
+
+        Raises:
+            NoRecordsError: the files contain no records, and no conversion is writing files.
+            SourceError: a file cannot be read.
+        """
         growth.refresh()
         settled, is_reported = time.monotonic() + 1.5 * SETTLED_SECONDS, False
         while (listing := growth.find_new()).unsettled and time.monotonic() < settled:
@@ -177,7 +204,8 @@ class GrowingFiles(Generic[FoundT]):
     def _record_new_files(self, growth: Growth, strict: bool = False) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
-        If another process recorded a generation meanwhile, that one counts.
+        If another process recorded a generation meanwhile, that one counts. A first generation without records is not
+        recorded; then return False.
 
         Args:
             growth: generations of the source.
@@ -236,19 +264,22 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def growing(self) -> bool:
-        """True if files may be added while this source is read. False if a generation was chosen."""
+        """True if files may be added while this source is read. False without `growing=`, or if a generation was chosen."""
         return self._growth is not None and not self._growth.pinned
 
     @property
     def generation(self) -> int:
-        """Number of the generation (recorded list of files) that this source reads, from 0."""
+        """Number of the generation (recorded list of files) that this source reads, from 0; 0 if it does not grow."""
         return 0 if self._growth is None else self._growth.number
 
     def generation_records(self, generation: int) -> int:
         """Return the number of records in a recorded generation.
 
+        Args:
+            generation: number of the generation, from 0.
+
         Raises:
-            SourceError: the generation does not exist.
+            SourceError: the generation does not exist, or the source was made without `growing=`.
         """
         return self._grown().generation(generation).records
 
@@ -258,7 +289,8 @@ class GrowingFiles(Generic[FoundT]):
         Files that are still being written are left for the next call. If a generation was chosen, its number is returned.
 
         Raises:
-            SourceError: a file of a generation has shrunk, vanished or been replaced. The message names it.
+            SourceError: a file of a generation has shrunk, vanished or been replaced (the message names it); or the source was
+                made without `growing=`.
         """
         growth = self._grown()
         if growth.pinned:
@@ -271,8 +303,11 @@ class GrowingFiles(Generic[FoundT]):
     def at_generation(self, generation: int) -> Self:
         """Return the same source with the files of another generation. A record has the same key in both.
 
+        Args:
+            generation: number of the generation, from 0.
+
         Raises:
-            SourceError: the generation does not exist, or a file was modified.
+            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
         """
         growth = self._grown().at(generation)
         other = copy.copy(self)
@@ -288,14 +323,17 @@ class GrowingFiles(Generic[FoundT]):
     def generation_complete(self, generation: int) -> bool:
         """Return True unless `headrace.convert` was still writing files when a generation was recorded.
 
+        Args:
+            generation: number of the generation, from 0.
+
         Raises:
-            SourceError: the generation does not exist.
+            SourceError: the generation does not exist, or the source was made without `growing=`.
         """
         return self._grown().generation(generation).complete
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder in which generations are recorded; None if this process cannot write to it."""
+        """Folder in which generations are recorded; None if this process cannot write to it, or the source does not grow."""
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:

@@ -33,27 +33,36 @@ SETTLED_SECONDS = 1.0
 
 
 class FileSelection(NamedTuple):
-    """Files that a source reads, as the user names them."""
+    """Files that a source reads, as the user names them.
+
+    Attributes:
+        paths: paths, globs and folders.
+        patterns: patterns of the files that are read from a folder.
+        left_out: suffixes of files that headrace writes beside the data. They are not read as data.
+        storage: how files in a store are reached.
+        settles: True if an incomplete file may look complete: then a new file is read only a second after its last
+            modification.
+    """
 
     paths: tuple[str, ...]
     patterns: tuple[str, ...]
-    """Patterns of the files that are read from a directory."""
     left_out: tuple[str, ...]
-    """Suffixes of files that headrace writes beside the data. They are not read as data."""
     storage: StorageOptions
     settles: bool
-    """True if an incomplete file may look complete: then a new file is read only a while after its last modification."""
 
 
 class Listing(NamedTuple):
-    """New files that a source found."""
+    """New files that a source found.
+
+    Attributes:
+        new: complete files that are in no generation, in the order in which they are added.
+        unsettled: True if there are more new files, which were modified a moment ago.
+        complete: True if no conversion was running when the search began.
+    """
 
     new: list[str]
-    """Complete files that are in no generation, in the order in which they are added."""
     unsettled: bool
-    """True if there are more new files, which were modified a moment ago."""
     complete: bool
-    """True if no conversion was running when the search began."""
 
 
 class Growth:
@@ -78,7 +87,10 @@ class Growth:
         self._generations: list[Generation] = []
 
     def _key(self, kind: Any) -> str:
-        """Return a digest of what the source reads. For a list of files, only the first file counts: the list may grow."""
+        """Return a digest of what the source reads: its paths, and `kind`.
+
+        For a list of files, only the first file counts: the list may grow.
+        """
         named = [
             os.path.relpath(path, self._home) if not is_remote(path) else path.removeprefix(self._home)
             for path in self.selection.paths
@@ -87,7 +99,7 @@ class Growth:
         return digest([kind, named[:1] if only_files else named], 16)
 
     def at(self, number: int) -> Self:
-        """Return a copy that reads another generation.
+        """Return a copy that reads the generation `number`.
 
         Raises:
             SourceError: the generation does not exist.
@@ -126,7 +138,11 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """Return `(path, record)` of each file in a generation and all before it, in order."""
+        """Return `(path, record)` of each file in the generation `number` and all before it, in order; empty for -1.
+
+        Raises:
+            SourceError: the generation does not exist.
+        """
         if number >= 0:
             self._check(number)
         return [
@@ -139,6 +155,9 @@ class Growth:
         Args:
             facts: path and facts of each new file.
             complete: False if a conversion is still writing files.
+
+        Raises:
+            SourceError: the generation cannot be written.
         """
         files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
         last = self._generations[-1] if self._generations else None
@@ -152,10 +171,11 @@ class Growth:
         return all(each is None or each.is_done for each in found)
 
     def find_new(self) -> Listing:
-        """Find new files.
+        """Find new files, and say whether a conversion is running.
 
         Raises:
             SourceError: a file of a generation does not exist any more.
+            SourceNotFoundError: a path matches no file, there is no generation yet, and no conversion is running.
         """
         conversions = {folder: finished_shards(folder, self.selection.storage) for folder in self._folders}
         complete = all(each is None or each.is_done for each in conversions.values())
@@ -172,7 +192,7 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """Return that folder of the source which contains a file."""
+        """Return that folder of the source which contains the file at `path`; if there is none, the folder of the file."""
         return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
 
     def _expanded(self, path: str, complete: bool) -> list[str]:
@@ -264,6 +284,7 @@ def growth_of(
     Raises:
         TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
         ValueError: `generation` is negative; generations would be written to a store; or the path is empty.
+        SourceError: the generation does not exist.
     """
     if growing is False and generation is None:
         return None
@@ -288,7 +309,12 @@ def growth_of(
 
 
 def _home(path: str, storage: StorageOptions) -> str:
-    """Return the folder that is listed for a path: the path itself, or the folder of a glob or a file."""
+    """Return the folder that is listed for a path: the path itself if it is a folder, else the folder of the glob or file.
+
+    Args:
+        path: a path, a glob or a folder.
+        storage: how files in a store are reached.
+    """
     if not glob.has_magic(path) and file_system_of(path, storage).is_directory(path):
         return path
     folder = folder_of(path)
@@ -308,7 +334,12 @@ def _joined(folder: str, name: str) -> str:
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last `seconds`. For a file in a store, always return True."""
+    """Return True if a file was not modified in the last seconds. For a file in a store, always return True.
+
+    Args:
+        path: path of the file.
+        seconds: number of these seconds, default 1.
+    """
     if is_remote(path):
         return True
     modified = local_stamp(path).modified

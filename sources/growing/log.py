@@ -44,7 +44,7 @@ class GenerationLog:
         """Return the generation with this number, or None if it is not recorded.
 
         Raises:
-            SourceError: the file cannot be read.
+            SourceError: the file cannot be read, or is damaged.
         """
         path = self._path(number)
         try:
@@ -81,7 +81,16 @@ class GenerationLog:
 
 
 def _write_first(path: str, data: bytes) -> None:
-    """Write a file completely to disk, or raise FileExistsError if it exists."""
+    """Write a file completely to disk under its final name.
+
+    Args:
+        path: path of the file.
+        data: content; a line break is added.
+
+    Raises:
+        FileExistsError: the file exists.
+        OSError: the file cannot be written.
+    """
     beside = f"{path}.{secrets.token_hex(4)}.unfinished"
     try:
         with open(beside, "xb") as file:

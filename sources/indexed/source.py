@@ -42,6 +42,14 @@ class IndexedSource(FileSource[RecordT]):
 
     Records are numbered from the first file to the last. A subclass defines `index_kind`, `patterns`,
     `_read` and `_ranges`.
+
+    Args:
+        paths: a path, a glob, a directory, or a list of these.
+        index_dir: folder for the indices. Default: beside the files.
+        max_open_files: maximum number of open files of this source. None (default): as many as the process's limit allows.
+        storage_options: how files in a store are reached and cached.
+        growing: True or a folder if files may be added later; see `docs/how-to/data-that-changes.md`.
+        generation: number of the list of files to read, from 0; None: the newest.
     """
 
     reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
@@ -70,7 +78,7 @@ class IndexedSource(FileSource[RecordT]):
         self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
 
     def _named(self, paths: Paths) -> Paths:
-        """Return `paths`, with each file that is a list of files replaced by the files in the list."""
+        """Return `paths`, in which a subclass may replace the path of a list of files by the files in the list."""
         return paths
 
     def _inspect_file(self, path: str) -> FileFacts:
@@ -79,7 +87,7 @@ class IndexedSource(FileSource[RecordT]):
         return FileFacts(index.count, index.stamp, index.digest)
 
     def _check_count(self, path: str, count: int) -> None:
-        """Raise SourceError if the user's arguments state another number of records for the file."""
+        """Raise SourceError if the user's arguments state another number of records than `count` for the file at `path`."""
 
     def _inspect_all(self, paths: Sequence[str]) -> list[FileFacts]:
         return file_facts_of(paths, self.index_kind.name, self._inspect_file)
@@ -154,6 +162,9 @@ class IndexedSource(FileSource[RecordT]):
         See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside each file,
         like its index, and are found again only if the file was modified.
 
+        Args:
+            name: name of the field; "audio/samples" is the field `samples` of the dict `audio`.
+
         Raises:
             LengthsError: a record has no such field, or the field has no length.
             SourceError: a file cannot be read.
@@ -176,7 +187,7 @@ class IndexedSource(FileSource[RecordT]):
         return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays["lengths"]
 
     def _fields(self, record: Any) -> Any:
-        """Return a record as a mapping of its fields."""
+        """Return a record as a mapping of its fields; a subclass may override it."""
         return record
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
