@@ -77,12 +77,17 @@ def facts_of(
 
 
 def file_facts_of(paths: Sequence[str], kind: Any, look: Callable[[str], FileFacts]) -> list[FileFacts]:
-    """Return the facts about each file, in order, from the cache if the files are local and at least `MANY_FILES`.
+    """Return the facts about each file, in order.
+
+    If there are at least 1,000 files and all are local, they come from the cache where it is valid.
 
     Args:
         paths: paths of the files.
         kind: JSON values that the facts depend on, besides the files.
-        look: function that inspects one file.
+        look: function that inspects the file at a path.
+
+    Raises:
+        Exception: an error that `look` raises for a file that cannot be read.
     """
     if len(paths) < MANY_FILES or any_remote(paths):
         return of_each(look, paths)
@@ -111,7 +116,11 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
-    """Return sizes and modification times, `int64[files, paths per file, 2]`; -1 for a missing file."""
+    """Return sizes in bytes and modification times in ns, `int64[files, paths per file, 2]`; -1 for a missing file.
+
+    Args:
+        files: for each file, the paths of all files that its facts depend on.
+    """
     paths = [path for each in files for path in each]
     try:
         found = [(one.st_size, one.st_mtime_ns) for one in map(os.stat, paths)]

@@ -49,16 +49,16 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
             * None: the source's own `lengths`;
             * an array: one length for each record;
             * a string: name of a field. A length is that of the array, list or text in the field, or the number in it.
-              "bytes" means the size of each record in its file;
-            * a function that takes a record and returns its length. All records are read here;
+            "bytes" means the size of each record in its file;
+            * a function that takes a record and returns its length. All records are read by this call;
             * a `pathlib.Path`: a file that `headrace.measure_lengths` wrote.
 
     Returns:
-        `int64[len(source)]`, read-only.
+        `int64[len(source)]`, read-only. For a mix, keys without a record have length 0.
 
     Raises:
         LengthsError: the source does not know lengths; there is not one length for each record; or a length is negative,
-            NaN or not a whole number.
+            NaN or not a whole number; or the file is missing or belongs to another source.
         TypeError: `lengths` has another type, or does not contain numbers.
 
     >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()
@@ -101,7 +101,7 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
     """Return the lengths that a function returns for all records, `int64[records]`, read-only.
 
     Args:
-        source: source whose records are all read here.
+        source: source whose records are all read by this call.
         function: takes a record and returns its length.
 
     Raises:
@@ -220,7 +220,12 @@ def _named(source: Any, name: str) -> Any:
 
 
 def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
-    """Flatten a tree of arrays: `{"audio": {"samples": a}}` -> `{"audio/samples": a}`. `before` is a prefix of all paths."""
+    """Flatten a tree of arrays: `{"audio": {"samples": a}}` -> `{"audio/samples": a}`.
+
+    Args:
+        lengths: a dict of arrays, or of such dicts.
+        before: prefix of all paths.
+    """
     found: dict[str, Any] = {}
     for key, value in lengths.items():
         path = f"{before}{key}"

@@ -79,7 +79,11 @@ class MemorySource:
         return self._rows.one(check_key(key, self._length, "MemorySource"))
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order."""
+        """Return the records of `keys`, in order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         checked = check_keys(keys, self._length, "MemorySource").tolist()
         return self._rows.many(checked) if checked else []
 
@@ -110,6 +114,9 @@ class MemorySource:
 
         The length is that of the array, list or text in the field. If the field contains an integer, the
         integer is the length.
+
+        Args:
+            name: name of the field; "audio/samples" is the field `samples` of the dict `audio`.
 
         Raises:
             LengthsError: a record has no such field, or the field has no length.
@@ -155,7 +162,11 @@ class _Items:
 
 
 class _Rows(_Items):
-    """Sequence of the rows of one array."""
+    """Sequence of the rows of one array.
+
+    Args:
+        array: the array, whose first axis counts records.
+    """
 
     def __init__(self, array: Array) -> None:
         self.columns: Any = _frozen("the array", array)
@@ -165,7 +176,11 @@ class _Rows(_Items):
 
 
 class _FlatTable:
-    """Sequence of dicts. Item k has row k of each array of a flat dict."""
+    """Sequence of dicts. Item k has row k of each array of a flat dict.
+
+    Args:
+        data: the dict of arrays.
+    """
 
     items = None
 
@@ -187,7 +202,11 @@ class _FlatTable:
 
 
 class _Tree:
-    """Sequence of trees. Item k has row k of each leaf of a nested dict of arrays."""
+    """Sequence of trees. Item k has row k of each leaf of a nested dict of arrays.
+
+    Args:
+        data: the dict.
+    """
 
     items = None
 
@@ -284,7 +303,10 @@ def _lengths_of(records: Sequence[Any]) -> Any:
     """Return the length of the array in each record, `int64[records]`, or None if records are not arrays.
 
     For records that are dicts, named tuples or dataclasses, return a dict with one such array for each
-    field that contains arrays.
+    field that contains arrays in all records; None if there is no such field.
+
+    Args:
+        records: the records, at least one.
 
     >>> _lengths_of([{"x": np.zeros(3), "id": 7}, {"x": np.zeros(5), "id": 8}])
     {'x': array([3, 5])}
@@ -307,7 +329,10 @@ def _leaf(records: Sequence[Any], key: Any) -> Any:
 
 
 def _lengths_of_columns(columns: Any) -> Any:
-    """Return the lengths of records, as `_lengths_of` does, from columns: arrays whose first axis counts records.
+    """Return the length of the array in each record, in the form that `_lengths_of` returns.
+
+    Args:
+        columns: an array whose first axis counts records, or a dict (perhaps nested) of such arrays.
 
     >>> _lengths_of_columns({"x": np.zeros((2, 3)), "id": np.zeros(2)})
     {'x': array([3, 3])}

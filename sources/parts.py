@@ -20,9 +20,16 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Call `look` for each part on several threads, and return the results in the order of `parts`.
+    """Call a function for each part on several threads, and return the results in the order of `parts`.
 
-    Equal parts are passed to `look` only once.
+    Equal parts are passed to the function only once.
+
+    Args:
+        look: the function, which takes one part.
+        parts: for example paths, or numbers of files.
+
+    Raises:
+        Exception: an error that `look` raises.
 
     >>> of_each(len, ["one", "three", "one"])
     [3, 5, 3]
@@ -83,14 +90,17 @@ def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Requested records, sorted by part. Records of one part are one group."""
+    """Requested records, sorted by part. Records of one part are one group.
+
+    Attributes:
+        slices: `(part, start, stop)` for each group: its records are `indices[start:stop]`.
+        indices: `int64[n]`, numbers of the records within their parts, group by group.
+        back: `int64[n]`, for each requested record, in the order of the request, its position in `indices`.
+    """
 
     slices: list[tuple[int, int, int]]
-    """`(part, start, stop)` for each group: its records are `indices[start:stop]`."""
     indices: Int64s
-    """Numbers of the records within their parts, group by group."""
     back: Int64s
-    """For each requested record, in the order of the request, its position in `indices`."""
 
 
 def grouped(parts: Int64s, indices: Int64s) -> Groups:
@@ -127,10 +137,13 @@ def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[Rec
 
 
 class LastResult(Generic[FoundT]):
-    """Cache of the last result of a function that takes an array of keys.
+    """Cache of the last result of a function that takes an array of keys: `of(keys)` returns it.
 
-    It helps where each column of a batch is found with the same array. Threads may share it: at worst
-    two threads compute the same result.
+    It helps where each column of a batch is found with the same array object. Threads may share it: at
+    worst two threads compute the same result.
+
+    Args:
+        find: the function.
     """
 
     def __init__(self, find: Callable[[Int64s], FoundT]) -> None:

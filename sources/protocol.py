@@ -77,7 +77,10 @@ class DataSource(Protocol[RecordT_co]):
         ...
 
     def __getitem__(self, key: int, /) -> RecordT_co:
-        """Return the record of a key. The same key must always return the same record."""
+        """Return the record of a key. The same key must always return the same record.
+
+        The loader checks that keys are in `[0, len(self))`; with `checks_keys`, this method must raise RecordKeyError.
+        """
         ...
 
 
@@ -156,7 +159,7 @@ def reads_many(source: Any) -> bool:
 
 
 def reads_singly(source: Any) -> bool:
-    """Return True if threads share a batch of this source, and each reads single records.
+    """Return True if several readers share a batch of this source, each reading one record at a time.
 
     >>> reads_singly([1, 2])
     True
@@ -229,7 +232,9 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
 
 
 def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]] | None:
-    """Return a function that checks keys for a source, as `check_keys` does, or None if the source checks keys itself.
+    """Return a function that checks keys for a source and returns them as `int64[n]`; None if the source checks keys itself.
+
+    The function raises RecordKeyError for a key outside `[0, len(source))`, and TypeError if keys are not integers.
 
     >>> key_check([1, 2, 3])(np.array([2, 0]))
     array([2, 0])

@@ -43,7 +43,13 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document of `length` tokens: the piece of it that was packed."""
+    """Tokens `[start, stop)` of a document: the piece of it that was packed.
+
+    Attributes:
+        start: number of the first token in the document.
+        stop: number of the token after the last one.
+        length: number of tokens of the document.
+    """
 
     start: int
     stop: int
@@ -80,7 +86,7 @@ class UsedRecord(NamedTuple):
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """Return the records that the record of a key consists of.
+    """Return the records that the record of `key` consists of.
 
     If the source has a method `made_of(key)`, they are its result; otherwise the one record itself.
 

@@ -50,7 +50,11 @@ class RangeDataSource:
         return self._range[check_key(key, len(self._range), "RangeDataSource")]
 
     def __getitems__(self, keys: Keys) -> list[int]:
-        """Return the integers of `keys`, in order."""
+        """Return the integers of `keys`, in order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+        """
         checked = check_keys(keys, len(self._range), "RangeDataSource")
         values: list[int] = (np.int64(self._range.start) + np.int64(self._range.step) * checked).tolist()
         return values

@@ -77,7 +77,10 @@ class RunThroughSource:
         return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
 
     def open(self, state: str) -> Iterator[Any]:
-        """Return a new iterator over the dataset, at a state that `state_of` returned; "" for the beginning.
+        """Return a new iterator over the dataset.
+
+        Args:
+            state: a state that `state_of` returned, at which it begins; "" for the beginning.
 
         Raises:
             TypeError: the iterator has no `get_state` or no `set_state`.

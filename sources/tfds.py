@@ -44,6 +44,7 @@ class TfdsDataSource:
 
     Raises:
         SourceError: the dataset or split does not exist, or is not prepared in a format with random access.
+        TypeError: `split` is not a string.
         MissingExtraError: tensorflow_datasets is not installed.
 
     Example (needs a prepared dataset):
@@ -107,7 +108,7 @@ class TfdsDataSource:
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the file and row of an example, or None if the files are not ArrayRecord."""
+        """Return the file of the example `key`, and its number in the file; None if the files are not ArrayRecord."""
         return None if self._files is None else self._files.file_place(key)
 
     @property
@@ -145,14 +146,17 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
     """Open a dataset in a store, through a temporary local copy of its metadata.
 
     Args:
-        name: name of the dataset, as in `TfdsDataSource`.
-        split: name of the split.
+        name: name of the dataset, with configuration and version or without: `"my_data/config:1.0.0"`.
+        split: a split or a part of one.
         url: URL of the folder of datasets.
         decoders: the user's `decoders=`.
         storage: how the store is reached.
 
     Returns:
         The opened dataset, and the file instructions of the split, with the URLs of the files.
+
+    Raises:
+        SourceError: the dataset or split does not exist; or a file name leads out of its folder.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as temporary:
         folder = os.path.realpath(temporary)
@@ -196,7 +200,10 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
 
 
 def _prepared(data_dir: str) -> str:
-    """Return the names of the datasets under `data_dir`, as `name/config:version`, for error messages."""
+    """Return the names of the datasets in the folder `data_dir`, as `name/config:version`, for error messages.
+
+    They are one text, with at most three names; "none" if there are no datasets.
+    """
     root = Path(data_dir)
     if not os.path.isdir(root):  # in place of Path's own, which raises for names that are too long
         return "none (no such folder)"

@@ -146,6 +146,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each sample.
 
         If a member is a link, the length is the sum of the sizes of the members.
+
+        Args:
+            index: index of the file.
+            places: numbers of the samples in the file.
         """
         arrays = index.arrays
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
@@ -158,7 +162,15 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         return starts[first], sizes
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the size of the member with extension `name` in each sample, from the index."""
+        """Return the size of the member with extension `name` in each sample of a file, `int64[samples]`, from the index.
+
+        Args:
+            number: number of the file.
+            name: the extension, such as "jpg".
+
+        Raises:
+            LengthsError: a sample has no such member.
+        """
         index, first = self._index(number), int(self._ends[number - 1]) if number else 0
         arrays = index.arrays
         own = arrays["extensions"] == (index.words.index(name) if name in index.words else -1)

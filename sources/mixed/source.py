@@ -84,14 +84,17 @@ class MixedSource:
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of all parts as one tree, if all parts have the same columns; else None."""
+        """A tree of the columns of all parts, from which `Batch` reads.
+
+        None if a part has no columns, if the columns differ in structure, dtype or shape, or if one has texts.
+        """
         return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
         """Arrange numbers that belong to the records of each part in one array by key. Keys without a record have 0.
 
         Args:
-            lengths: for each part, one number per record of it.
+            lengths: for each part, an array with one number per record.
         """
         found = np.zeros(self._length, np.result_type(*lengths))
         for part, own in enumerate(lengths):
@@ -106,7 +109,11 @@ class MixedSource:
     def at_generations(self, generations: Mapping[str, int]) -> MixedSource:
         """Return a mix in which some parts have the records of other generations.
 
-        `generations` maps the name of a part to the number of its generation (a recorded list of files).
+        Args:
+            generations: by name of a part, the number of its generation (a recorded list of files).
+
+        Raises:
+            SourceError: a generation does not exist, or a file was modified.
         """
         others = {name: self.parts[name].at_generation(number) for name, number in generations.items()}  # type: ignore[attr-defined]
         return MixedSource({**self.parts, **others})
@@ -129,14 +136,22 @@ class MixedSource:
         return self._readers[part](np.array([index], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order, by one call for each part that has some of them."""
+        """Return the records of `keys`, in order, by one call for each part that has some of them.
+
+        Raises:
+            RecordKeyError: a key has no record.
+        """
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
         return self.read(parts, indices)
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
-        """Return records, in order: record i is `parts[i]`'s record at `indices[i]`. Both are `int64[n]`.
+        """Return records, in order.
 
-        Each part checks its own indices.
+        Each part checks its own indices, and raises RecordKeyError for an index outside its records.
+
+        Args:
+            parts: `int64[n]`, number of the part of each record.
+            indices: `int64[n]`, key of each record within its part.
         """
         if self._lookups is not None and (indices < self._lengths[parts]).all():
             if self._items is not None:  # looking records up is faster than sorting keys
@@ -149,9 +164,13 @@ class MixedSource:
         )
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, in the event loop. The parts are read at the same time.
+        """Return the records of `keys`, in order, when it is awaited in the event loop. The parts are read at the same time.
 
         Only if all parts are asynchronous.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            ExceptionGroup: a part cannot be read.
         """
         import asyncio  # 20 ms of the start of workers, most of which need none of it
 
@@ -165,7 +184,10 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Return `{name of a part: indices of its records}`, in the order of `keys`, for the parts with some of the keys."""
+        """Return `{name of a part: keys of its records within the part}` for the parts that have some of the keys.
+
+        Within a part, records keep the order of `keys`.
+        """
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
         return {self._names[part]: indices[parts == part] for part in distinct(parts)}
 
@@ -179,7 +201,7 @@ class MixedSource:
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that receives keys of records that will be read soon; None if no part has such a function."""
+        """Function that takes keys `int64[n]` of records that will be read soon; None if no part has such a function."""
         return self._announce if any(getattr(source, "announce", None) for source in self._sources) else None
 
     def _announce(self, keys: Int64s) -> None:
@@ -196,7 +218,7 @@ class MixedSource:
 
     @cached_property
     def reads_singly(self) -> bool:
-        """True if the records of a part are read one by one.
+        """True if several readers share a batch of a part, each reading one record at a time.
 
         If some parts are asynchronous and others are not, only the others count.
         """
@@ -251,7 +273,12 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
 
 
 class MixedColumn:
-    """Column of a mix, with the part of an array's interface that `Batch` uses. Rows are found by the keys of the mix."""
+    """Column of a mix, with the part of an array's interface that `Batch` uses. Rows are found by the keys of the mix.
+
+    Args:
+        parts: the column of each part.
+        groups: groups the keys of a batch by part.
+    """
 
     def __init__(self, parts: Sequence[Array], groups: LastResult[Groups]) -> None:
         self._takes = [part.take for part in parts]
@@ -273,7 +300,13 @@ class MixedColumn:
 
 
 def _mixed_columns(columns: Sequence[Any]) -> Any:
-    """Return one tree of the columns of all parts, or None if their structures, dtypes or shapes differ."""
+    """Return one tree of the columns of all parts.
+
+    Return None if a part has no columns, if their structures, dtypes or shapes differ, or if one has texts.
+
+    Args:
+        columns: the tree of columns of each part, or None.
+    """
     import optree
 
     if any(tree is None for tree in columns):

@@ -33,7 +33,7 @@ Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
 """Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file and row."""
 
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
-"""Type of `omit=` for a mix: as `Omit`, or a dict of these by the name of a part."""
+"""Type of `omit=` for a mix: an `Omit`, or a dict of an `Omit` for each part by name."""
 
 REMEDY = "Pass an array of record keys, the path of a file of them, or a function of file and row"
 
@@ -73,7 +73,7 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Return keys, ascending and without duplicates, after a check.
+    """Return keys as `int64[n]`, ascending and without duplicates, after a check.
 
     Args:
         keys: record keys.
@@ -95,6 +95,9 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
 def _listed(omit: Any) -> Any:
     """Return keys as an array or a sequence.
 
+    Args:
+        omit: an array, a list, a set or another iterable of keys.
+
     Raises:
         TypeError: `omit` is not iterable, or is a mapping.
     """
@@ -106,7 +109,11 @@ def _listed(omit: Any) -> Any:
 
 
 def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
-    """Return the keys in a file, without a check of their range.
+    """Return the keys in a file as an array or a list, without a check of their range.
+
+    Args:
+        name: path or URL of the file: `.npy`, or text with a key in each line.
+        storage_options: how a file in a store is reached.
 
     Raises:
         SourceNotFoundError: the file does not exist.

@@ -74,10 +74,15 @@ def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.ND
     """Return the results of a predicate for consecutive rows of a file, `bool[count]`.
 
     Args:
-        predicate: takes the name of a file and a row, and returns a bool.
+        predicate: takes the name of a file and a row, and returns a bool. If it fails for an array of rows, it is called
+            for each row.
         file: name of the file.
         first: first row.
         count: number of rows.
+
+    Raises:
+        TypeError: the predicate does not return bools.
+        Exception: an error that the predicate raises for a single row.
     """
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:

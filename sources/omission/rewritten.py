@@ -70,7 +70,8 @@ class FormerSource:
     def combined_with(self, earlier: FormerSource) -> FormerSource:
         """Return the source before this one, with the records that either of the two rewritings omitted.
 
-        `earlier` is the source from which this one was rewritten.
+        Args:
+            earlier: the source from which this one was rewritten.
         """
         omitted = np.union1d(earlier.omitted, earlier.key_before(self.omitted))
         return FormerSource(earlier.records, omitted, earlier.fingerprint)
@@ -78,7 +79,8 @@ class FormerSource:
     def to_files(self, number: int) -> tuple[dict[str, Any], str, bytes]:
         """Return an entry for the manifest, and name and content of the file of omitted keys.
 
-        `number` is the position of the entry in the manifest.
+        Args:
+            number: position of the entry in the manifest.
         """
         data = io.BytesIO()
         np.save(data, self.omitted)
@@ -109,7 +111,10 @@ def former_sources(source: Any) -> list[FormerSource]:
 
 
 def _files_of(source: Any) -> list[tuple[str, int]]:
-    """Return `(file, number of records)` for each file of a source; an empty list if it does not know its files."""
+    """Return `(file, number of records)` for each file of a source; an empty list if it does not know its files.
+
+    Files without records are left out.
+    """
     if not hasattr(source, "file_runs"):
         return []
     runs = groupby(source.file_runs(), key=lambda run: run.file)
@@ -125,7 +130,7 @@ def _folders(file: str) -> Iterator[str]:
 
 
 def _manifest_in(folder: str) -> Any:
-    """Return the content of the manifest of a conversion in a folder, or None if there is none."""
+    """Return the content of the manifest of a conversion in a folder; None if there is none, or it is something else."""
     with suppress(SourceNotFoundError, FileNotFoundError, NotADirectoryError):
         with open_stream(f"{folder}/{MANIFEST}") as stream:
             try:
@@ -158,13 +163,14 @@ class FormerKeys(ByOtherKeys):
 
     Args:
         source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
+        former: the source from whose records the files were rewritten. None (default): it is read from the files' manifest.
 
     Attributes:
         source: the source on the present files.
         omitted_keys: `int64[n]`, former keys of the omitted records.
 
     Raises:
-        SourceError: the files were not written in this way.
+        SourceError: the files were not written in this way, or their manifest cannot be read.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -205,16 +211,24 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the arrays in each record, as `lengths` of any source; 0 for omitted records."""
+        """Lengths of the arrays in each record, `int64[records]` or a dict of them; 0 for omitted records. None if unknown."""
         return self._by_former_key(getattr(self.source, "lengths", None))
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`; 0 for omitted records."""
+        """Return the length of a field of each record, `int64[records]`; 0 for omitted records.
+
+        Args:
+            name: name of the field.
+
+        Raises:
+            AttributeError: the source has no `lengths_by`.
+            LengthsError: a record has no such field, or the field has no length.
+        """
         return self._by_former_key(self.source.lengths_by(name))  # type: ignore[attr-defined]
 
     @property
     def record_bytes(self) -> Any:
-        """Size of each record in its file, in bytes, `int64[records]`; 0 for omitted records."""
+        """Size of each record in its file, in bytes, `int64[records]`; 0 for omitted records. None if the source lacks it."""
         return self._by_former_key(getattr(self.source, "record_bytes", None))
 
     def _by_former_key(self, lengths: Any) -> Any:
@@ -227,7 +241,11 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the place of a record in the present files; None if the source does not know it."""
+        """Return the place of the record `key` in the present files; None if the source does not know it.
+
+        Raises:
+            RecordKeyError: the record was omitted, or does not exist.
+        """
         find_place = getattr(self.source, "file_place", None)
         return None if find_place is None else find_place(int(self._below([key])[0]))
 

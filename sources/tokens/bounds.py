@@ -33,11 +33,15 @@ class Bounds(Protocol):
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for each of these documents, the index of its first token and the index after its last token."""
+        """Return, for documents, the index of the first token and the index after the last token, in two arrays.
+
+        Args:
+            places: `int64[n]`, numbers of the documents in the file.
+        """
         ...
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if the bounds do not fit a file of `tokens` tokens. The message names the file."""
+        """Raise SourceError if the bounds do not fit a file of `tokens` tokens; else do nothing. The message names the file."""
         ...
 
     def sample(self) -> bytes:
@@ -54,17 +58,31 @@ class TokenFile(Protocol):
         """Return the tokens of the file.
 
         Args:
-            dtype: dtype of a raw file, which has no header.
+            dtype: dtype of a raw file, which has no header; None for a `.npy` file.
             may_be_empty: True: a raw file may be empty.
+
+        Raises:
+            SourceError: the file is empty, cut off or of another kind.
         """
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
-        """Yield the path of a local copy of another file, such as a file of offsets; of a local file, its path."""
+        """Context manager that gives the path of a local copy of another file, such as a file of offsets.
+
+        For a local file, it is the file's own path.
+
+        Raises:
+            SourceNotFoundError: the file does not exist.
+        """
         ...
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
-        """Return the stored index of the file. If there is none, it is made by one pass over the file, and stored."""
+        """Return the stored index of the file. If there is none, it is made by one pass over the file, and stored.
+
+        Args:
+            kind: description of the index, with the function that makes it.
+            folder: folder in which it is stored; None: beside the file.
+        """
         ...
 
 
@@ -134,7 +152,8 @@ class Offsets:
 class OffsetsBeside(NamedTuple):
     """Split by offsets in a file beside each file of tokens, as `TokenWriter` writes them.
 
-    `raw` is the dtype of raw files of tokens; None: all are `.npy` files.
+    Attributes:
+        raw: dtype of raw files of tokens; None: all are `.npy` files.
     """
 
     raw: DType | None
@@ -156,7 +175,12 @@ class OffsetsBeside(NamedTuple):
 
 
 class OffsetsGiven(NamedTuple):
-    """Split of one file by offsets that the user passes, as an array or as the path of a file."""
+    """Split of one file by offsets that the user passes.
+
+    Attributes:
+        offsets: the offsets, as an array or as the path of a file.
+        raw: dtype of raw files of tokens; None: all are `.npy` files.
+    """
 
     offsets: str | Array
     raw: DType | None
@@ -173,7 +197,12 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Split into documents of one length. Tokens that remain at the end of a file are dropped."""
+    """Split into documents of one length. Tokens that remain at the end of a file are dropped.
+
+    Attributes:
+        length: number of tokens of each document.
+        raw: dtype of raw files of tokens; None: all are `.npy` files.
+    """
 
     length: int
     raw: DType | None

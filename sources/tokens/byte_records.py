@@ -23,6 +23,7 @@ class BytesSource(DocumentSource):
 
     A record is a `bytes` object, which may be empty. Reading one takes less than a microsecond, because the file is neither
     compressed nor checked. For small records this is the fastest format; ArrayRecord takes less space.
+
     `headrace.convert(…, to="bytes")` writes such files: `<path>.npy` has the bytes of all records (`uint8`, one axis), and
     `<path>.npy.offsets` has n + 1 integers for n records. Do not change a file while a source uses it.
 
@@ -31,7 +32,9 @@ class BytesSource(DocumentSource):
             are sorted by name; a list keeps its order. Records are numbered from the first file to the last.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Records are read from
             the store when they are requested.
-        growing: False (default), True, or a folder: whether files may be added later; see `TokenSource`.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation (recorded list of files) to read, from 0. The source then does not look for
             newer files.
 

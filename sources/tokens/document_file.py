@@ -25,17 +25,23 @@ _PIECE = 2048
 
 
 class DocumentFacts(NamedTuple):
-    """Facts about a file of tokens. The file need not be open."""
+    """Facts about a file of tokens. The file need not be open.
+
+    Attributes:
+        path: path or URL of the file.
+        dtype: dtype of the tokens.
+        documents: number of documents.
+        tokens: number of tokens.
+        stamps: stamp (size and modification time) of the file of tokens, and of the file with its offsets if there is one.
+        content: digest of parts of the content; None if it was not requested.
+    """
 
     path: str
     dtype: DType
     documents: int
-    """Number of documents."""
     tokens: int
     stamps: tuple[Stamp, ...]
-    """Stamp (size and modification time) of the file of tokens, and of the file with its offsets if there is one."""
     content: str | None
-    """Digest of parts of the content; None if it was not requested."""
 
 
 class DocumentFile:
@@ -89,13 +95,16 @@ class DocumentFile:
         return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if one of the files was modified."""
+        """Raise SourceError if the file of tokens or the file of its offsets was modified; else do nothing."""
         # Reading a mapped page that does not exist any more would end the process (SIGBUS).
         for path, stamp in self._stamps.items():
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """Return the tokens of the documents at these places, as read-only arrays. For a mapped file, they are views.
+        """Return the tokens of documents, as read-only arrays. For a mapped file, they are views.
+
+        Args:
+            places: `int64[n]`, numbers of the documents in the file.
 
         Raises:
             SourceError: the file was modified, or cannot be read.
@@ -104,11 +113,14 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch documents of a file in a store. Does nothing for a local file."""
+        """Start to fetch the documents of these numbers of a file in a store. Does nothing for a local file."""
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for each document, the index of its first token and the index after its last token.
+        """Return, for documents, the index of the first token and the index after the last token, in two arrays.
+
+        Args:
+            places: `int64[n]`, numbers of the documents in the file.
 
         Raises:
             SourceError: the file was modified.
@@ -121,7 +133,14 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def sample(self, pieces: int) -> bytes:
-        """Return the bytes of some bounds, and of `pieces` pieces of the tokens, for the digest that identifies the file."""
+        """Return the bytes of some bounds, and of pieces of the tokens, for the digest that identifies the file.
+
+        Args:
+            pieces: number of pieces.
+
+        Raises:
+            SourceError: the file was modified, or cannot be read.
+        """
         self.check_unchanged()
         starts = spread(len(self._tokens), pieces)
         found = self._tokens.pieces(starts, np.minimum(starts + _PIECE, len(self._tokens)))

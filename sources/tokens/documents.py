@@ -44,7 +44,8 @@ FoundT = TypeVar("FoundT")
 class DocumentSource(FileSource[Any]):
     """Base class of sources of documents. Thread-safe, picklable, safe to fork.
 
-    A subclass defines `_records_of`, and its constructor calls `_read_from`.
+    A subclass defines `_records_of`, and its constructor calls `_read_from`. A document is a slice of a
+    file of tokens or bytes.
     """
 
     _unit = "documents"
@@ -85,6 +86,11 @@ class DocumentSource(FileSource[Any]):
             growing: the user's `growing=`.
             generation: the user's `generation=`.
             kind: JSON values that the number of records in a file depends on.
+
+        Raises:
+            TypeError: `name` is neither a string nor None.
+            SourceNotFoundError: a path matches no file.
+            SourceError: a file cannot be read, there are no documents, or files have different dtypes.
         """
         if name is not None and not isinstance(name, str):
             raise TypeError(
@@ -143,7 +149,7 @@ class DocumentSource(FileSource[Any]):
         return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise ValueError if the source cannot read so many files."""
+        """Raise ValueError if the source cannot read these files together; a subclass may override it."""
 
     def _why_none(self) -> str:
         """Return the end of the error message for files without documents."""
@@ -167,8 +173,11 @@ class DocumentSource(FileSource[Any]):
     def at_generation(self, generation: int) -> Self:
         """Return the same source with the files of another generation. A record has the same key in both.
 
+        Args:
+            generation: number of the generation, from 0.
+
         Raises:
-            SourceError: the generation does not exist, or a file was modified.
+            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
         """
         other = super().at_generation(generation)
         other._digested = self._digested
@@ -183,7 +192,7 @@ class DocumentSource(FileSource[Any]):
             return self._records_of(file.read(self._places(number, keys)))
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
-        """Return records, made from documents, which are read-only arrays."""
+        """Return a record for each document, a read-only array of tokens or bytes."""
         raise NotImplementedError
 
     def file_place(self, key: int) -> FilePlace:
@@ -232,7 +241,7 @@ class DocumentSource(FileSource[Any]):
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
-        """Return a digest of the files' names, in a dict; an empty dict for one file, which its content identifies."""
+        """Return `{"files": digest of the files' names and sizes}`; an empty dict if there is only one file."""
         name = name_of if self._is_in_store() else os.path.basename  # which takes a third of the time
         names = list(zip(map(name, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}

@@ -21,11 +21,17 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 class MarkedByToken(NamedTuple):
-    """Split at a marker token, which ends or begins each document."""
+    """Split at a marker token, which ends or begins each document.
+
+    Attributes:
+        token: the ID of the token.
+        begins: True if the token is the first of its document; False if it is the last.
+        raw: dtype of raw files of tokens; None: all are `.npy` files.
+        index_dir: folder in which the places of documents are stored; None: beside each file.
+    """
 
     token: int
     begins: bool
-    """True if the token is the first of its document; False if it is the last."""
     raw: DType | None
     index_dir: str | None
 

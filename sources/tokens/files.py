@@ -41,7 +41,7 @@ _FEW_BYTES = 1 << 16
 
 
 def offsets_path(path: str) -> str:
-    """Return the default path of the offsets of a file of tokens.
+    """Return the default path of the offsets of the file of tokens at `path`.
 
     >>> offsets_path("train.npy")
     'train.npy.offsets'
@@ -50,7 +50,7 @@ def offsets_path(path: str) -> str:
 
 
 def integer_dtype(dtype: Any) -> DType:
-    """Return `dtype` as an integer dtype.
+    """Return `dtype` as a NumPy dtype, after a check that it is an integer type.
 
     Raises:
         TypeError: `dtype` is not an integer type.
@@ -70,7 +70,11 @@ def integer_dtype(dtype: Any) -> DType:
 
 
 def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
-    """Map the array in a `.npy` file, read-only. `name` is the file's name in messages.
+    """Map the array in a `.npy` file, read-only.
+
+    Args:
+        path: local path of the file.
+        name: name of the file in messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -88,7 +92,10 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
 
 @contextmanager
 def _npy_errors(name: str) -> Iterator[None]:
-    """Turn all errors about the content of a `.npy` file into a SourceError that names the file."""
+    """Context manager that turns errors about the content of a `.npy` file into a SourceError that names the file `name`.
+
+    FileNotFoundError and SourceError pass unchanged.
+    """
     try:
         with _HEADERS:
             yield
@@ -106,13 +113,17 @@ _HEADERS = threading.Lock()
 
 
 class ArrayLayout(NamedTuple):
-    """Dtype, number and place of the integers in a file."""
+    """Dtype, number and place of the integers in a file.
+
+    Attributes:
+        dtype: their dtype.
+        length: number of integers.
+        start: offset of the first integer, in bytes.
+    """
 
     dtype: DType
     length: int
-    """Number of integers."""
     start: int
-    """Offset of the first integer, in bytes."""
 
     @property
     def nbytes(self) -> int:
@@ -194,7 +205,16 @@ def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
 
 
 class MappedTokens:
-    """Tokens of a local file, which is mapped into memory on first use. Pieces of it are views."""
+    """Tokens of a local file, which is mapped into memory on first use. Pieces of it are views.
+
+    Args:
+        path: path of the file.
+        dtype: dtype of a raw file; None for a `.npy` file.
+        may_be_empty: True: a raw file may be empty.
+
+    Raises:
+        SourceError: the file cannot be read, is cut off or of another kind.
+    """
 
     def __init__(self, path: str, dtype: DType | None, may_be_empty: bool = False) -> None:
         self._path = path
@@ -220,7 +240,16 @@ class MappedTokens:
 
 
 class ReadTokens:
-    """Tokens of an open file, which are read on request. Pieces of it are copies."""
+    """Tokens of an open file, which are read on request. Pieces of it are copies.
+
+    Args:
+        file: the open file; `close` closes it.
+        dtype: dtype of a raw file; None for a `.npy` file.
+        may_be_empty: True: a raw file may be empty.
+
+    Raises:
+        SourceError: the file cannot be read, is cut off or of another kind.
+    """
 
     def __init__(self, file: OpenFile, dtype: DType | None, may_be_empty: bool = False) -> None:
         self._file = file
@@ -233,7 +262,12 @@ class ReadTokens:
         return [np.frombuffer(data, self.dtype) for data in self._file.read_many(*self._ranges(starts, stops))]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
-        """Start to fetch the pieces `[start, stop)` of a file in a store."""
+        """Start to fetch pieces of a file in a store.
+
+        Args:
+            starts: `int64[n]`, index of the first token of each piece.
+            stops: `int64[n]`, index of the token after its last one.
+        """
         self._file.prefetch(*self._ranges(starts, stops))
 
     def _ranges(self, starts: Array, stops: Array) -> tuple[Array, Array]:

@@ -58,7 +58,9 @@ class MegatronSource(TokenDocuments):
         name: name of the array in the record, default "tokens". None: the record is the array itself.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Documents are read
             from the store when they are requested; the `.idx` is copied into the cache.
-        growing: False (default), True, or a folder: whether files may be added later; see `TokenSource`.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation (recorded list of files) to read, from 0. The source then does not look for
             newer files.
 
@@ -93,7 +95,12 @@ class MegatronSource(TokenDocuments):
 
 
 def _tokens_path(path: str, storage_options: StorageOptionsLike) -> str:
-    """Return the path of the `.bin` file for a prefix, or for the path of an `.idx`. Folders and globs are unchanged."""
+    """Return the path of the `.bin` file for a prefix, or for the path of an `.idx`. Folders and globs are unchanged.
+
+    Args:
+        path: what the user passed.
+        storage_options: how files in a store are reached.
+    """
     if path.endswith(".idx"):
         return _beside(path, ".bin")
     if path.endswith(".bin") or glob.has_magic(path):
@@ -107,7 +114,11 @@ def _beside(path: str, suffix: str) -> str:
 
 
 class IndexBeside(NamedTuple):
-    """Split by the `.idx` file beside each `.bin` file. `sequences`: True to split into sequences, not documents."""
+    """Split by the `.idx` file beside each `.bin` file.
+
+    Attributes:
+        sequences: True: into sequences. False: into documents, which consist of one or more sequences.
+    """
 
     sequences: bool
 
@@ -129,24 +140,33 @@ class IndexBeside(NamedTuple):
 
 
 class MegatronIndex(NamedTuple):
-    """Content of an `.idx` file, as mapped arrays."""
+    """Content of an `.idx` file, as mapped arrays.
+
+    Attributes:
+        path: path of the file, for messages.
+        dtype: dtype of the tokens.
+        lengths: length of each sequence, in tokens.
+        pointers: place of each sequence in the `.bin` file, in bytes.
+        documents: number of the first sequence of each document; the last item is the number of sequences.
+    """
 
     path: str
     dtype: DType
     lengths: Array
-    """Length of each sequence, in tokens."""
     pointers: Array
-    """Place of each sequence in the `.bin` file, in bytes."""
     documents: Array
-    """Number of the first sequence of each document; the last item is the number of sequences."""
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for each of these sequences, the index of its first token and the index after its last token."""
+        """Return, for sequences, the index of the first token and the index after the last token, in two arrays.
+
+        Args:
+            places: `int64[n]`, numbers of the sequences.
+        """
         starts = self.pointers[places] // self.dtype.itemsize
         return starts, starts + self.lengths[places]
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if a sequence exceeds a `.bin` file of `tokens` tokens."""
+        """Raise SourceError if a sequence exceeds a `.bin` file of `tokens` tokens; else do nothing."""
         for first in range(0, len(self.lengths), _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE, len(self.lengths)))
             starts, stops = self.sequences(places)
@@ -162,7 +182,11 @@ class MegatronIndex(NamedTuple):
 
 
 class SequenceBounds:
-    """Bounds (beginning and end) of sequences."""
+    """Bounds (beginning and end) of sequences.
+
+    Args:
+        index: content of the `.idx` file.
+    """
 
     def __init__(self, index: MegatronIndex) -> None:
         self.of, self.check, self._index = index.sequences, index.check, index
@@ -175,7 +199,11 @@ class SequenceBounds:
 
 
 class DocumentBounds:
-    """Bounds (beginning and end) of documents. The sequences of a document are consecutive."""
+    """Bounds (beginning and end) of documents. The sequences of a document are consecutive.
+
+    Args:
+        index: content of the `.idx` file.
+    """
 
     def __init__(self, index: MegatronIndex) -> None:
         self._index = index

@@ -100,16 +100,26 @@ class TokenWriter:
             raise
 
     def extend(self, documents: Iterable[npt.ArrayLike]) -> None:
-        """Write many documents. Raises the errors of `append`."""
+        """Write many documents, each as `append` does.
+
+        Raises:
+            TypeError: the tokens of a document are not integers, or do not have one axis. Documents before it are written.
+            ValueError: a token does not fit the dtype. Documents before it are written.
+            ClosedError: the writer was closed.
+            OSError: the file system reports an error; nothing is kept.
+        """
         for document in documents:
             self.append(document)
 
     def close(self) -> None:
         """Finish the files, and let them appear under their names. May be called twice.
 
+        After an error, what was written is removed.
+
         Raises:
             ValueError: no document was written, and `may_be_empty` is False.
             FileExistsError: another process has created `path` meanwhile.
+            OSError: the file system reports an error.
         """
         if self._parts is None:
             return
@@ -154,7 +164,12 @@ class TokenWriter:
 
 
 class _NpyFile(WholeFile):
-    """`.npy` file of an array with one axis, while it is written."""
+    """`.npy` file of an array with one axis, while it is written.
+
+    Args:
+        path: path under which the file appears.
+        dtype: dtype of the array.
+    """
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
         super().__init__(path)
