@@ -312,7 +312,7 @@ def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[A
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap a `__getitem__` for ints: also give a dataset for a slice, and a list of elements for a list of indices."""
+    """Wrap `at`, a `__getitem__` for ints: for a slice return a dataset, for a list of indices a list of elements."""
 
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:

@@ -87,7 +87,7 @@ class Stream:
         max_errors: int | None = None,
         **execution: Any,
     ) -> Stream:
-        """Return the stream with other options; arguments as for `IterDataset.with_options`.
+        """Return the stream with other options, which `IterDataset.with_options` describes.
 
         TypeError if an option does not exist.
         """
@@ -124,7 +124,10 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream over a node's first epoch. Arguments and exceptions as for `MapDataset.to_iter_dataset`."""
+    """Return the stream over a node's first epoch.
+
+    The other arguments, and exceptions, are those that `MapDataset.to_iter_dataset` describes under these names.
+    """
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
@@ -165,7 +168,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` for the records of a source; None without `balance`. Arguments as for `headrace.load`."""
+    """Return the `Balance` of a source's records; None without `balance`. `balance` and `lengths`: see `headrace.load`."""
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -193,7 +196,7 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Mix several streams by `order`; those in `max_epochs` leave the mix after that number of epochs."""
+    """Mix streams by `order`. A stream in `max_epochs` leaves after these epochs. `when_exhausted`: see `IterDataset.mix`."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
     for name, stream in zip(order.names, streams):
@@ -256,18 +259,18 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Keep only the first `count` elements; TypeError or ValueError if it is not an int of at least 1."""
+    """Return the first `count` elements of `stream`; TypeError or ValueError if `count` is not an int of at least 1."""
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
 
 def cached(stream: Stream) -> Stream:
-    """Keep all elements in memory, for a `repeat` after it."""
+    """Return a stream that keeps all elements of `stream` in memory, for a `repeat` after it."""
     return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """Repeat all elements `num_epochs` times; without end for None."""
+    """Return a stream that repeats all elements `num_epochs` times (at least 1); without end for None."""
     times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
     return stream.on(Joined((stream.tree,), Again(times)))
 
@@ -311,7 +314,7 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
     """Return a stream joined from several streams by `tree`, with the options of all of them.
 
-    JoinError if the streams have different shard options.
+    `tree` has `operations` operations more than the streams together. JoinError if their shard options differ.
     """
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:

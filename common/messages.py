@@ -77,7 +77,7 @@ def shorten(text: Any, limit: int = TEXT) -> str:
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:
-    r"""Shorten each line of a text as `shorten` does, and keep the line breaks.
+    r"""Shorten each line of a text to `limit` characters as `shorten` does, and keep the line breaks.
 
     >>> shorten_lines("first line\nweight of 'a': 1 → 2")
     "first line\nweight of 'a': 1 → 2"

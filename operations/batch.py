@@ -247,7 +247,7 @@ class Gather:
     row = 0
 
     def resize(self, size: int) -> None:
-        """Set the number of rows of the following batches."""
+        """Set the number of rows of the following batches to `size`."""
         self.size = size
 
     def __init__(self, size: int, batch_fn: BatchFunction, notify: Notify) -> None:

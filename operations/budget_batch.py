@@ -29,8 +29,8 @@ STREAM_WINDOW = 4096
 class BudgetBatch(Operation):
     """Batches of records of similar length, in a few shapes. Rows times padded length is at most `max_tokens`.
 
-    Records are dicts of arrays whose first axes count tokens and may differ in length. The length of a record is that of its
-    longest array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
+    Records are dicts of arrays whose first axes count tokens and may differ in length. The length of a record is the length
+    of its longest array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
     * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;

@@ -79,7 +79,7 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """Return True if a batch with `leaf` in its first element would have the same dtype and shape here."""
+        """Return True if a batch with `leaf` in its first element would give this column the same dtype and shape."""
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -140,7 +140,7 @@ class Column:
         If numbers of two dtypes come together, this is reported to the user.
 
         Raises:
-            BatchError: the leaf has another shape, or its dtype and that of the others have no common dtype.
+            BatchError: the leaf has another shape, or no dtype holds both its values and the values of the others.
         """
         array = as_array(leaf, self.name)
         if array.shape != self._shape:
@@ -231,7 +231,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
 
 
 def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the dtype that holds values of both dtypes, or None. Numbers do not become strings or objects."""
+    """Return the dtype that holds values of both dtypes; None if there is none. Numbers do not become strings or objects."""
     try:
         common = np.result_type(one, other)
     except TypeError:

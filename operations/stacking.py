@@ -58,7 +58,7 @@ class Stack:
         self.row = 0
 
     def resize(self, size: int) -> None:
-        """Set the number of rows of the following batches."""
+        """Set the number of rows of the following batches to `size`."""
         self.size, self._layout = size, None
 
     def add(self, row: int, elements: Sequence[Element]) -> None:

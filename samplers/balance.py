@@ -305,7 +305,7 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """Return the sampler's positions `int64[n]` for positions `int64[n]` of the run.
+        """Return the sampler's positions `int64[n]` for positions of the run, `places`.
 
         Raises:
             LengthsError: if a record there has no cost.

@@ -262,7 +262,7 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """Return the keys of the cipher's rounds, one for each, as ints of `width` bits."""
+    """Return the keys of the cipher's rounds for a seed in `[0, 2^32)`, one for each, as ints of `width` bits."""
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 

@@ -41,7 +41,7 @@ class IndexSampler:
     Args:
         num_records: number of records, 1 to 2^55.
         shard_options: the shard of this process; default `NoSharding()`.
-        shuffle: False (default) keeps the order of the source. True permutes each epoch anew.
+        shuffle: False (default) keeps the order of the source. True gives each epoch another random order.
             `BlockShuffle(…)` permutes blocks of neighbouring records and shuffles some blocks
             together, for files in stores, where random reads are slow.
         num_epochs: number of epochs; None (default) for no end, with `len()` equal to

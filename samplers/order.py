@@ -68,7 +68,7 @@ class UnreadOrder:
 
     @cached_property
     def _dense_from(self) -> int:
-        """First position that comes after those of every shard: the start of the dense tail."""
+        """First position from which on no shard has delivered any: the start of the dense tail."""
         return max(self.reached) * self._shards
 
     @cached_property
@@ -132,7 +132,7 @@ class UnreadOrder:
 
     @cached_property
     def _served(self) -> Positions:
-        """Numbers of shards, in two lists one after the other: all by progress, then those of `_last`.
+        """Numbers of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
 
         Each rectangle of undelivered positions belongs to the first shards of one of the two lists.
         """

@@ -49,7 +49,7 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
             * None: the source's own `lengths`;
             * an array: one length for each record;
             * a string: name of a field. A length is that of the array, list or text in the field, or the number in it.
-            "bytes" means the size of each record in its file;
+              "bytes" means the size of each record in its file;
             * a function that takes a record and returns its length. All records are read by this call;
             * a `pathlib.Path`: a file that `headrace.measure_lengths` wrote.
 
@@ -58,7 +58,7 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
 
     Raises:
         LengthsError: the source does not know lengths; there is not one length for each record; or a length is negative,
-            NaN or not a whole number; or the file is missing or belongs to another source.
+            NaN or not a whole number; or a file of lengths is missing or belongs to another source.
         TypeError: `lengths` has another type, or does not contain numbers.
 
     >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()

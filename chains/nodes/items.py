@@ -165,7 +165,7 @@ class Applied(OnOne):
         return result
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw: those of the node below.
+        """Return the position and row by which random maps draw; the node below has the same.
 
         They are `(index, 0)` if this node is evaluated as a source.
         """
@@ -298,7 +298,7 @@ class Batched(Regrouped):
         return self.run(elements, *(self.input.place(start) if self.operation.reads_position else (start, 0)))[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of a batch's first element, and the index after its last one."""
+        """Return the index of a batch's first element, and the index after its last one; IndexError if over 64 bits."""
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
@@ -316,7 +316,7 @@ class Batched(Regrouped):
         return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw for a batch: those of its first element.
+        """Return the position and row by which random maps draw for a batch; its first element has the same.
 
         Elements that the batch drops at the end of an epoch are not counted.
         """

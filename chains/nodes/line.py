@@ -41,8 +41,8 @@ class Line:
         epoch_length: number of positions after which all records come again.
         maps: index maps from positions to record keys; the one applied first comes first.
         operations: operations on the records, in the order in which they run.
-        moves_freely: True if no operation depends on positions, so that reordering the results is
-            the same as reordering the records.
+        moves_freely: True if no operation depends on positions, so that operations may run before
+            or after a reordering.
         keeps_positions: True if each result has the position of the record that it is made of.
         batches: True if one of the operations takes several elements, as a batch does.
         may_be_none: True if a record may be None, for an element that was dropped.

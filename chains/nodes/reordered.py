@@ -96,8 +96,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row by which random maps draw.
 
-        They are those of the node below if this node only repeats and the engine runs the repeat; else
-        `(index, 0)`.
+        The node below has the same if this node only repeats and the engine runs the repeat; else
+        they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 

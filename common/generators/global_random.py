@@ -2,7 +2,7 @@
 
 These are the generators of NumPy and `random`, and torch's if torch is loaded.
 
-A worker seeds them anew when it starts, since it may be a copy of another process. For each element
+A worker gives them new seeds when it starts, since it may be a copy of another process. For each element
 they are seeded by the element's position, so that an operation that uses them gives the same result
 on any worker. Operations that use the generator of `RandomMapTransform` do not need this.
 """

@@ -54,7 +54,7 @@ class KeyedGenerator:
         Args:
             seed: in `[0, 2^64)`.
             position: global position of the record, in `[0, 2^64)`.
-            row: number of the row among those of the position; 0 if the position has one row.
+            row: number of the row among all rows of the position; 0 if the position has one row.
         """
         self._key[0] = seed
         self._counter[1] = row

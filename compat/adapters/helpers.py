@@ -56,7 +56,7 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
     """Stack elements into a batch and fill it up to `batch_size` rows with `pad_value`.
 
-    Lists are treated as trees, as in `Batch`.
+    Lists of numbers are trees: they are stacked item by item.
 
     Raises:
         ValueError: if there are more than `batch_size` elements, or none.

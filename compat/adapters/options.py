@@ -84,7 +84,7 @@ class MultiprocessingOptions:
 
 
 class ExecutionTrackingMode(enum.Enum):
-    """Grain's choice of what is measured.
+    """Grain's option that says which times are measured.
 
     No effect here: `iterator.stats()` always contains all measurements.
     """
@@ -132,7 +132,7 @@ class DatasetOptions:
                 object.__setattr__(self, name, value.value)
 
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
-        """Return these options, with options that were not passed here taken from `other`.
+        """Return these options; options that were not passed to this object come from `other`.
 
         >>> DatasetOptions(min_shm_size=1).merge(DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5))
         DatasetOptions(filter_warn_threshold_ratio=0.5, filter_raise_threshold_ratio=None, execution_tracking_mode=\
@@ -170,7 +170,7 @@ class Config:
         return getattr(self, name)
 
     def update(self, name: str, value: Any) -> None:
-        """Store another value for a flag.
+        """Store another value for the flag `name`; it has no effect.
 
         Raises:
             ValueError: if there is no such flag.

@@ -81,7 +81,7 @@ class TfRandomMap(RandomMap, ABC):
         """Return the element made of `element`, using the random generator `rng`."""
 
     def random_map(self, element: Any, rng: Any) -> Any:
-        """Call `np_random_map`."""
+        """Return `np_random_map(element, rng)`."""
         return self.np_random_map(element, rng)
 
 

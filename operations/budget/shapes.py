@@ -82,7 +82,7 @@ class BatchShapes:
     def numbers(self, lengths: Any) -> Ints:
         """Return, for each length, the index of the smallest shape with space for it.
 
-        `len(self.lengths)` stands for no such shape.
+        The result is `len(self.lengths)` if no shape has space.
 
         Args:
             lengths: `int64[n]`.

@@ -16,7 +16,7 @@ INTERPOLATIONS = ("auto", "nearest", "linear", "cubic", "area", "lanczos")
 
 
 def size_of(size: Any) -> tuple[int, int]:
-    """Return `size` as (height, width). One integer stands for both.
+    """Return `size` as (height, width). One integer means both.
 
     Raises:
         TypeError: `size` is neither an integer nor a pair of integers.

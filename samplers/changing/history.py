@@ -61,7 +61,7 @@ class History(NamedTuple):
 
     @property
     def last(self) -> OrderChange:
-        """The last change; if there is none, a change at position 0 that stands for the start."""
+        """The last change; if there is none, a change at position 0 with the facts of the start."""
         begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
         return self.changes[-1] if self.changes else begin
 

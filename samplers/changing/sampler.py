@@ -291,7 +291,7 @@ class ChangingSampler:
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
-        """Return a bool array: True for each of the records `int64[n]` that is omitted."""
+        """Return `bool[n]`: True for each of the records `int64[n]` (their keys) that is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
 

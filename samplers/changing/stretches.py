@@ -178,9 +178,9 @@ class JoinedRest:
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the keys of the records that joined, at those of the places where such a record lies.
+        """Return the key at each place that has a record which joined the epoch.
 
-        At the other places lie records of the stretch `below`.
+        The other places have records of the stretch `below`.
 
         Args:
             places: `int64[n]`, places in this stretch.

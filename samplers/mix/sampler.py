@@ -77,8 +77,8 @@ class MixSampler:
         ramp: True changes the weights of a schedule linearly from one stage to the next, in 32 small steps.
         records_per_step: number of records in a step of the schedule: 1 (default) counts records; pass the global
             batch size to count batches.
-        shard_options: as for `IndexSampler`.
-        balance: as for `IndexSampler`, with lengths in a dict of arrays by part.
+        shard_options: the shard of this process; None (default): no sharding.
+        balance: a `Balance` (lengths: dict of arrays by part) that divides records among shards by cost; None: in turn.
 
     Raises:
         TypeError: if an argument has the wrong type.

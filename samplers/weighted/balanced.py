@@ -46,8 +46,9 @@ class BalancedSampler(DrawnRecords):
         num_epochs: number of epochs; None (default) for no end. The order continues from one epoch
             to the next.
         seed: an int in `[0, 2^32)`; default 0.
-        shard_options: as for `IndexSampler`.
-        balance: as for `IndexSampler`, with the lengths of all records.
+        shard_options: the shard of this process; None (default): no sharding.
+        balance: a `Balance` with the lengths of all records, with which loaders divide the records of
+            each global batch among the shards by cost; None (default): in turn.
 
     Raises:
         TypeError: if an argument has the wrong type.

@@ -1,4 +1,4 @@
-"""File systems for Parquet files: those of pyarrow, and stores.
+"""File systems for Parquet files: file systems of pyarrow, and stores.
 
 pyarrow is imported when a function is called.
 """
@@ -34,7 +34,7 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
     """Return the file system of a path, a pyarrow file system or `StoreFiles`, and the path on it.
 
     Args:
-        filesystem: a pyarrow file system, an fsspec one, or None: the local one, or that of a URL such as `s3://…`.
+        filesystem: a pyarrow file system, an fsspec one, or None: the local one, or the store of a URL such as `s3://…`.
         path: a path, or with `filesystem=None` a URL.
         storage: how stores are reached.
 

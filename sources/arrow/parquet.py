@@ -60,12 +60,12 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. Files of a glob or directory are sorted
             by name; a list keeps its order.
         columns: names of the columns to read, in this order. Default: all.
-        filesystem: a pyarrow (or fsspec) file system. Default: the local one, or that of a URL such as `s3://…`.
+        filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last used one always stays.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`.
         growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
-            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
-            passed here; see `docs/how-to/data-that-changes.md`.
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
+            one is passed; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
@@ -302,7 +302,7 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 
 
 def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
-    """Raise SourceError if the columns of a file differ from those of the first one.
+    """Raise SourceError if the columns of a file differ from the columns of the first file.
 
     Their order, and whether they may contain nulls, may differ.
 

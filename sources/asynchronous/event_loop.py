@@ -48,7 +48,7 @@ class EventLoop:
         If the wait is interrupted (KeyboardInterrupt), the coroutine is cancelled.
 
         Raises:
-            SourceError: the coroutine raised CancelledError although it was not cancelled here.
+            SourceError: the coroutine raised CancelledError, although its caller did not cancel it.
             RuntimeError: called on the loop's own thread, which would wait for itself.
         """
         if self.is_current_thread:
@@ -113,7 +113,7 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """Return the error for a coroutine that raised CancelledError although it was not cancelled here."""
+    """Return the error for a coroutine that raised CancelledError, although its caller did not cancel it."""
     return SourceError(
         "a coroutine of the source raised CancelledError although its read was not cancelled: a task "
         "that it awaits was cancelled. Catch this error there, and raise another one."

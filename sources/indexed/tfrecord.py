@@ -47,8 +47,8 @@ class TFRecordDataSource(IndexedSource[Any]):
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
         growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
-            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
-            passed here; see `docs/how-to/data-that-changes.md`.
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
+            one is passed; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:

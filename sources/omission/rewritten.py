@@ -158,7 +158,7 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 class FormerKeys(ByOtherKeys):
     """Source on files that were rewritten without some records. Each record has the key that it had before.
 
-    `len` and `fingerprint` are those of the former source, so a checkpoint of a run on it can be restored. Reading an omitted
+    `len` and `fingerprint` are equal to the former source's, so a checkpoint of a run on it can be restored. Reading an omitted
     record raises RecordKeyError. A `DataLoader` does not request omitted records. In a chain, call `omit()`.
 
     Args:

@@ -140,7 +140,7 @@ def layout_of(
         name: name of the file, for messages.
         dtype: dtype of a raw file. The dtype of a `.npy` file must be equal to it.
         may_be_empty: True: a raw file may be empty. Default False: an empty file is an error.
-        head: the beginning of the file, if the caller has read it. Default: it is read here.
+        head: the beginning of the file, if the caller has read it. Default: it is read by this call.
 
     Raises:
         SourceError: the file cannot be read, is cut off or of another kind; or it is raw, and `dtype` is None.
@@ -233,7 +233,7 @@ class MappedTokens:
         return [array[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
-        """Do nothing: the system reads ahead."""
+        """Do nothing: the operating system reads mapped files ahead."""
 
     def close(self) -> None:
         """Do nothing: the mapping ends with the last piece that refers to it."""

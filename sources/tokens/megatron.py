@@ -59,8 +59,8 @@ class MegatronSource(TokenDocuments):
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Documents are read
             from the store when they are requested; the `.idx` is copied into the cache.
         growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
-            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
-            passed here; see `docs/how-to/data-that-changes.md`.
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
+            one is passed; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation (recorded list of files) to read, from 0. The source then does not look for
             newer files.
 

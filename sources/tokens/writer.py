@@ -46,7 +46,7 @@ class TokenWriter:
         ValueError: the path does not end in `.npy`.
         TypeError: `path` is not a path, or `dtype` is not an integer type.
         FileExistsError: the path exists.
-        OSError: the file system reports an error, here or while writing.
+        OSError: the file system reports an error, in the constructor or while writing.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -72,7 +72,7 @@ class IterDataset(_Base[T]):
     def of_node(
         cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
     ) -> IterDataset[Any]:
-        """Make the stream over the first epoch of a `MapDataset` node. Options as for `MapDataset.to_iter_dataset`."""
+        """Make the stream over the first epoch of a `MapDataset` node. Options: see `MapDataset.to_iter_dataset`."""
         stream = stream_of(node, as_read_options(read_options), allow_nones, shard_options, growth=growth)
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
@@ -323,7 +323,7 @@ class TakenApart(FlatMap):
 
 
 def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
-    """Add a `TakenApart` to a stream, whose elements are counted first, since none may be omitted."""
+    """Return the stream of `parent` with a `TakenApart(function, told_as)` after its elements were counted."""
     return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 

@@ -4,7 +4,7 @@ In: the dict that Grain's iterator returned, and the tree of the dataset that re
 state of this tree's pipeline; it continues with the first element that Grain had not delivered.
 
 Grain's states are nested like the dataset, from its last operation to its source. Maps, filters and
-batches have no state of their own; in their place stands the state of the dataset below, i.e. the
+batches have no state of their own; Grain saves the state of the dataset below instead, i.e. the
 index of its next element. With workers there is one state per worker: worker w of W makes every
 W-th element, starting with element w.
 """

@@ -17,7 +17,7 @@ class PyGrainInternalError(Exception):
 
 
 def determine_worker_count(input_worker_count: int | None) -> int:
-    """Return the number of workers asked for; None gives one per CPU.
+    """Return the number of workers; None gives one per CPU.
 
     >>> determine_worker_count(3)
     3

@@ -68,7 +68,7 @@ def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any)
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Return the leaves of a tree."""
+    """Return a list of the leaves of a tree, in the order of optree (sorted keys)."""
     return our_flatten(structure)[0]
 
 
@@ -84,14 +84,14 @@ def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
-    """Check that two trees have the same structure; raise ValueError if they do not."""
+    """Check that the trees `a` and `b` have the same structure; raise ValueError if they do not."""
     ours, theirs = our_flatten(a)[1], our_flatten(b)[1]
     if ours != theirs:
         raise ValueError(f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}.")
 
 
 def spec_like(structure: Any) -> Any:
-    """Replace each leaf by a text of its type and shape.
+    """Return a tree in which each leaf is replaced by a text of its type and shape.
 
     A list or tuple whose items all have one type counts as a leaf.
 

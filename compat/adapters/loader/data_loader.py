@@ -36,8 +36,8 @@ class DataLoader(LoaderMethods):
     Logs a warning if a random map has no generator, because the sampler has no seed, or if no batch can be filled.
 
     Args:
-        data_source: as for `headrace.DataLoader`.
-        sampler: as for `headrace.DataLoader`.
+        data_source: the source of the records.
+        sampler: decides which record is read at each position.
         operations: transforms, or functions that make an iterator of `Record`s from another one.
             With such functions, records are read in order by one worker.
         worker_count: number of worker processes; 0 (default) for none. The stream is the same for any number.

@@ -60,7 +60,7 @@ def with_key_removed(metadata: Any) -> Any:
 class _Sampler(OurIndexSampler):
     """Base of the samplers: Grain's order and random generators.
 
-    A shard may have no records: this warns here, and raises when a record is read, as in Grain.
+    A shard may have no records: as in Grain, the constructor warns, and reading a record raises.
     """
 
     may_exceed_source: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class IndexSampler(_Sampler):
     Args:
         num_records: number of records of the source.
         shard_options: the shard of this process; None (default): all records.
-        shuffle: True permutes each epoch anew; needs `seed`.
+        shuffle: True gives each epoch another random order; needs `seed`.
         num_epochs: number of epochs; None (default) for no end.
         seed: an int in `[0, 2^32)`.
         algorithm: no effect; the order is always Grain's.

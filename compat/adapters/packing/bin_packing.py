@@ -71,7 +71,7 @@ class BinPack(Packing):
 
     Args:
         parent: a stream of documents: dicts of arrays.
-        length_struct: length of a row, for each feature. Features not named here are omitted. A
+        length_struct: length of a row, for each feature. Other features are omitted. A
             feature may be a tree with a length for each leaf; then it must be a meta feature, and
             its alignment and padding are trees, too.
         num_packing_bins: number of bins that are filled at a time.
