@@ -328,7 +328,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that a method of another dataset made, with the tree of nodes that makes its elements."""
+    """A dataset that a method of another dataset made; `node`, with the nodes below it, makes its elements."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node

@@ -154,7 +154,7 @@ class BatchStep:
         self._limit = 1  # the first row is copied at once: only now is its place known
 
     def push(self, element: Element) -> None:
-        """Add one element to the batch. Its place (seed, position, row) is in the context."""
+        """Add one element to the batch; if it is full, push it. The element's place is in the context."""
         waiting = self._waiting
         waiting.append(element)
         if len(waiting) == self._limit:

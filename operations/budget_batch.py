@@ -147,7 +147,7 @@ class BudgetBatch(Operation):
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
-            ValueError: `max_records` is smaller than `multiple_of`.
+            ValueError: `multiple_of` records exceed `max_records` or `max_tokens`.
         """
         shapes = self.shapes
         if shapes is None:
@@ -224,7 +224,7 @@ class BudgetStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one record to the window. Its place (seed, position, row) is in the context."""
+        """Add one record to the window; if it is full, push its batches. The record's place is in the context."""
         if not self._waiting:
             self._first = self._context.seed, self._context.position, self._context.row
         self._waiting.append(element)

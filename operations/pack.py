@@ -262,7 +262,7 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one element to the window. Its place (seed, position, row) is in the context."""
+        """Add one element to the window; if it is full, push its rows. The element's place is in the context."""
         if not self._waiting:
             self._begin()
         self._waiting.append(element)

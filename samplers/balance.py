@@ -149,10 +149,10 @@ class Balance:
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """Return this balance for a mix whose records are read again under higher keys.
+        """Return this balance for sources whose records are read again under higher keys.
 
         Args:
-            sizes: number of records of each part; record `i + sizes[p]` of part `p` has the cost of its
+            sizes: number of records of each part of a mix, or of the only source; record `i + sizes[p]` of part `p` has the cost of its
                 record `i`.
         """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))

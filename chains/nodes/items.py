@@ -70,7 +70,7 @@ def applied(node: Node, operation: Operation) -> Node:
 
 
 class Runner:
-    """Runs an operation on elements, for one thread."""
+    """Runs `operation` on elements, for one thread."""
 
     def __init__(self, operation: Operation) -> None:
         self._found: list[Any] = []
@@ -92,7 +92,7 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node of the results of an operation that makes one element of each, or drops it.
+    """A node of the results of `operation`, which makes one element of each element of `input`, or drops it.
 
     It is also the base of the nodes of other operations.
     """
@@ -325,7 +325,7 @@ class Batched(Regrouped):
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of rows packed from the documents of an epoch, by a plan of their lengths; each epoch has the same rows."""
+    """A node of rows packed from the documents of an epoch, by the `plan` that `operation` made of their lengths."""
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths

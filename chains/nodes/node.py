@@ -150,7 +150,7 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw numbers for the element at an index."""
+        """Return the position and row of the element at an index: random maps draw its numbers by these and their seed."""
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:

@@ -267,7 +267,7 @@ class MixSampler:
 
     @property
     def lacks_parts(self) -> bool:
-        """True if the mix of an earlier run had parts that were removed since."""
+        """True if an earlier run, which this mix resumes, drew parts that were removed since."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:

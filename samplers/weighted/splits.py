@@ -27,7 +27,8 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     """Return the number of records, not rounded, that each part is to have; `float64[parts]`.
 
     Args:
-        parts: for each part, a fraction, which sum to 1; or a number of records, which sum to `count`.
+        parts: a fraction for each part, all of which sum to 1; or a number of records for each part,
+            all of which sum to `count`.
         names: names of the parts, for messages.
         count: number of all records.
 

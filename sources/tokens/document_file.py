@@ -133,7 +133,7 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def sample(self, pieces: int) -> bytes:
-        """Return the bytes of some bounds, and of pieces of the tokens, for the digest that identifies the file.
+        """Return the bytes of some documents' bounds (beginning and end), and of pieces of the tokens, for a digest.
 
         Args:
             pieces: number of pieces.

@@ -198,7 +198,7 @@ class IterDataset(_Base[T]):
 
         Args:
             datasets: a list of streams, or a dict by name.
-            weights: positive numbers in a list, or in a dict by name; None (default): all equal.
+            weights: positive numbers (else ValueError) in a list, or in a dict by name; None (default): all equal.
         """
         return MixedIterDataset(datasets, weights)
 
@@ -243,7 +243,10 @@ class MixOfRows:
 
 
 class MixedIterDataset(Named[Any]):
-    """A mix in Grain's order; a state can be restored with other weights, or with streams added or removed."""
+    """A mix of the streams `parents` (a list, or a dict by name), with positive weights `proportions`, in Grain's order.
+
+    A state can be restored with other weights, or with streams added or removed.
+    """
 
     def __init__(self, parents: Sequence[Any] | Mapping[str, Any], proportions: Any = None) -> None:
         named = parents if isinstance(parents, Mapping) else {str(number): each for number, each in enumerate(parents)}
@@ -256,7 +259,7 @@ class MixedIterDataset(Named[Any]):
 
 
 class LimitIterDataset(Named[T]):
-    """The first `count` elements of a stream.
+    """The first `count` elements of the stream `parent`; ValueError if `count` is not positive.
 
     >>> from headrace.compat.grain import MapDataset
     >>> list(LimitIterDataset(MapDataset.range(5).to_iter_dataset(), 2))
@@ -328,7 +331,7 @@ def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
 
 
 class RebatchIterDataset(Named[Any]):
-    """Batches of another size, made of the same rows in the same order.
+    """Batches of `batch_size` of the rows of the batches of `parent`; `drop_remainder` drops a last one that is not full.
 
     >>> from headrace.compat.grain import MapDataset
     >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)

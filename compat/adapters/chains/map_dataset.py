@@ -272,7 +272,7 @@ class WindowShuffleMapDataset(_Named):
 
 
 class ZipMapDataset(_Named):
-    """A dataset of tuples of the elements that several datasets have at the same index.
+    """A dataset of tuples of the elements that the datasets `parents` have at the same index.
 
     Raises:
         ValueError: if the list is empty, or the lengths differ.

@@ -33,7 +33,7 @@ from .records import IndexSampler, shard_of
 class DataLoader(LoaderMethods):
     """Load the records of a source in a sampler's order and run operations on them.
 
-    Logs a warning if a random map has no generator, because the sampler has no seed, or if no batch can be filled.
+    Warns if a random map has no generator, because the sampler has no seed, or if no batch can be filled.
 
     Args:
         data_source: the source of the records.
