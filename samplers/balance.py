@@ -152,8 +152,8 @@ class Balance:
         """Return this balance for sources whose records are read again under higher keys.
 
         Args:
-            sizes: number of records of each part of a mix, or of the only source; record `i + sizes[p]` of part `p` has the cost of its
-                record `i`.
+            sizes: number of records of each part of a mix, or of the only source; record
+                `i + sizes[p]` of part `p` has the cost of its record `i`.
         """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
