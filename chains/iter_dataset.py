@@ -203,7 +203,7 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Set a seed in `[0, 2^64)`, from which each random operation after it without a seed derives one of its own."""
+        """Set a seed in `[0, 2^64)` (else ValueError). Random operations after it without a seed derive their own from it."""
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:

@@ -107,7 +107,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """Return a list of the elements at indices, an array or a list. It makes a dataset a source, also for PyTorch's loader.
+        """Return a list of the elements at indices (an array or list of ints, else TypeError). It makes a dataset a source.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -189,7 +189,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def source(source: SourceLike) -> MapDataset[Any]:
-        """Make a dataset of a source: anything that `DataLoader` accepts, also a list or a dict of arrays.
+        """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays; TypeError for other data.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'

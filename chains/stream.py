@@ -185,7 +185,7 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Return one epoch of a source that is an evaluated node; return other sources unchanged."""
+    """Return a source of one epoch of the node that a source evaluates; return other sources unchanged."""
     evaluated = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return NodeElements(source.root_node) if evaluated else source
 
@@ -208,7 +208,7 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join several streams, with these names, by a rule that says which stream each element comes from."""
+    """Join streams, with these names, by a rule that says which stream is next. JoinError if their shard options differ."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 

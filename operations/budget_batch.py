@@ -232,7 +232,12 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of the collected records, also if the window is not full; nothing if there are no records."""
+        """Push the batches of the collected records, also if the window is not full; nothing if there are no records.
+
+        Raises:
+            LengthsError: a record is too long, and `too_long` is "error".
+            BatchError: records differ in structure.
+        """
         if not self._waiting:
             return
         context, records = self._context, self._waiting

@@ -149,7 +149,12 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return `(arrays, paths)`: the lengths of each packed leaf, and the paths of these leaves, in the elements' order."""
+        """Return `(arrays, paths)`: the lengths of each packed leaf, and the paths of these leaves, in the elements' order.
+
+        Raises:
+            PackError: an argument names a leaf that is not in `lengths`, or one array is given for several leaves.
+            LengthsError, TypeError: `lengths` are not lengths.
+        """
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
         found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
         if isinstance(lengths, Mapping) or isinstance(

@@ -77,7 +77,7 @@ class Stack:
             self._begin(elements)
 
     def _begin(self, elements: Sequence[Element]) -> None:
-        """Begin a batch with these elements. The first one may need another layout."""
+        """Begin a batch with these elements; the first one may need another layout. BatchError if they cannot be stacked."""
         self.row = 0
         first = elements[0]
         leaves, structure = flatten(first)

@@ -78,7 +78,11 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with the seed `seed_for("random_map", None)` (or its SeedError), as operation `number`."""
+        """Return the same map with its own seed, for use in a chain of datasets as operation `number`.
+
+        Raises:
+            SeedError: the chain has no seed, so that `seed_for("random_map", None)` fails.
+        """
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
@@ -125,7 +129,11 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map as operation `number`, with the seed that `seed_for` returns for its own; or its SeedError."""
+        """Return the same map with a seed, for use in a chain of datasets as operation `number`.
+
+        Raises:
+            SeedError: neither this map nor the chain has a seed, so that `seed_for` fails.
+        """
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:

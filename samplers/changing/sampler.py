@@ -130,7 +130,7 @@ class ChangingSampler:
 
     @cached_property
     def order(self) -> WholeOrder:
-        """The order of all records, including omitted ones."""
+        """The order of all records, including omitted ones; ValueError if the underlying sampler cannot change."""
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
         for change, before in zip(self.changes, (self.history.records, *(each.records for each in self.changes))):
             if change.records > before or change.joins:  # or these wait since an earlier change
@@ -248,7 +248,7 @@ class ChangingSampler:
         return min(int(self.sampler.block_size), self.few_epochs)
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        """Return the number of positions of all shards together; `sys.maxsize` without end; CheckpointError if unknown."""
         epochs = self.num_epochs
         total = ENDLESS if epochs is None else self.epoch_start(epochs)
         shards = self.shard_options.shard_count

@@ -156,7 +156,7 @@ class Windows(OnSource):
         )
 
     def _of_episodes(self, keys: Int64s) -> list[Any]:
-        """Return the windows of `keys` if records are episodes. Each record is read once."""
+        """Return the windows of `keys` if records are episodes. Each record is read once. LengthsError for a wrong length."""
         episodes, starts = self._places(keys)
         distinct, which = np.unique(episodes, return_inverse=True)
         records = self._read(distinct)

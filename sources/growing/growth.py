@@ -166,7 +166,7 @@ class Growth:
 
     @property
     def complete(self) -> bool:
-        """True unless a conversion writes to one of the folders."""
+        """True unless a conversion writes to one of the folders; SourceError if its plan cannot be read."""
         found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
         return all(each is None or each.is_done for each in found)
 

@@ -128,7 +128,7 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
-        """Call a function with each element's index, counted among the elements that reach this map, and the element.
+        """Call a function `(index, element)` or a `MapWithIndex`; the index counts the elements that reach this map.
 
         >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
@@ -385,7 +385,7 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
 
     Args:
         ds: the stream.
-        num_threads: number of threads; 0 for none.
+        num_threads: number of threads; 0 for none. With more than 1, ValueError if workers cannot divide the stream.
         buffer_size: number of finished elements that each thread holds ready.
         sequential_slice: no effect, since the order is the same.
     """

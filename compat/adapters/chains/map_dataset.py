@@ -139,7 +139,7 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
-        """Make a dataset of the records of a source, which may be empty.
+        """Make a dataset of the records of a source, which may be empty; TypeError if it is not a source.
 
         >>> len(MapDataset.source([]))
         0

@@ -286,7 +286,7 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
     """Convert Grain's state of a cache of `tree` to a cursor (place).
 
     Once Grain's cache is filled, its state only counts the elements given from it; these elements
-    are then made again.
+    are then made again. CheckpointError or TypeError if the state is not one of a cache.
     """
     given = _count(state["position"])
     if not state["cache_filled"]:

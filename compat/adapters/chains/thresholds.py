@@ -117,7 +117,7 @@ class WatchedFilter(Filter):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The filter's function, which also counts its results."""
+        """The filter's function, which also counts its results; it raises ValueError above the limit in the options."""
         function = self.watched.function
 
         def counted(element: Any) -> bool:

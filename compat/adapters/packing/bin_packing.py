@@ -134,6 +134,9 @@ class BinPack(Packing):
         Args:
             parent: an iterator over the documents.
             state: the state from which to begin; None: the present place of `parent`.
+
+        Raises:
+            PackError: if a document is longer than a row.
         """
         if state is None:
             return self._rows(parent, parent.state_later(), 0, 0)
