@@ -97,9 +97,9 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 
 
 def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
-    """Pickle a copy of an exception, or return None if it would lose something.
+    """Pickle `copy`; return None if this fails, or if the unpickled exception would differ from `error`.
 
-    It must keep its message and its attributes when it is unpickled.
+    It must have the message of `error`, and every attribute of `error` that can be pickled.
     """
     try:
         data = cloudpickle.dumps(copy)

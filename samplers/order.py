@@ -178,12 +178,12 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """Numbers to add to an index to get its position: before the first range, after each range."""
+        """Numbers to add to an index to get its position: one before the first of `ranges`, then one after each."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Positions:
-        """First index after each range."""
+        """The first index whose position is after a range, for each of `ranges`."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property

@@ -57,7 +57,9 @@ class Sampler(Protocol):
     every time.
     """
 
-    def __getitem__(self, index: int) -> RecordMetadata: ...
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """Return the record at the global position `index`; IndexError after the last position."""
+        ...
 
 
 class SamplerLike(Protocol):
@@ -73,28 +75,44 @@ class VectorSampler(Protocol):
     """
 
     @property
-    def shard_options(self) -> ShardOptions: ...
+    def shard_options(self) -> ShardOptions:
+        """The shard of this process."""
+        ...
 
     @property
-    def seed(self) -> int | None: ...
+    def seed(self) -> int | None:
+        """Seed of random operations; None: they cannot run."""
+        ...
 
     @property
-    def epoch_length(self) -> int: ...
+    def epoch_length(self) -> int:
+        """Number of positions in an epoch."""
+        ...
 
     @property
     def block_size(self) -> int:
         """Number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code."""
 
     @property
-    def fingerprint(self) -> dict[str, Any]: ...
+    def fingerprint(self) -> dict[str, Any]:
+        """The values that determine the order, as JSON values, without the shard."""
+        ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of positions of all shards together; `sys.maxsize`: endless."""
+        ...
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
+        ...
 
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None: ...
+    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+        """Return a seed `uint64[n]` for each position `int64[n]`; None: `seed` is used for all."""
+        ...
 
-    def with_shard_options(self, shard_options: ShardOptions) -> VectorSampler: ...
+    def with_shard_options(self, shard_options: ShardOptions) -> VectorSampler:
+        """Return this sampler for the shard `shard_options`."""
+        ...
 
 
 def metadata_at(sampler: Any, index: int) -> RecordMetadata:

@@ -87,17 +87,25 @@ class DataSource(Protocol[RecordT_co]):
 class ByKey(Protocol):
     """Protocol of objects with `__len__` and `__getitem__`: records by key, or arrays by name."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of records or of names."""
+        ...
 
-    def __getitem__(self, key: Any, /) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any:
+        """Return the record of a key, or the array of a name."""
+        ...
 
 
 class ManyByKey(Protocol):
     """Protocol of objects with `__len__` and `__getitems__`, which may be a coroutine."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of records."""
+        ...
 
-    def __getitems__(self, keys: Any, /) -> Any: ...
+    def __getitems__(self, keys: Any, /) -> Any:
+        """Return the records of a list of keys, in order."""
+        ...
 
 
 SourceLike: TypeAlias = ByKey | ManyByKey

@@ -46,6 +46,7 @@ class Choice(Protocol):
         """Return the numbers of the parts `int64[n]`, and the indices in them `int64[n]`, for indices `int64[n]`."""
 
     def one(self, index: int) -> tuple[int, int]:
+        """Return the number of the part, and the index in it, for one index."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 

@@ -254,7 +254,11 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position of the element below, and a row derived from its row and this element's number in it."""
+        """Return the position and row by which random maps draw for the element at `index`.
+
+        The position is that of the input's element; the row is made of its row and of the number of this element among
+        those made of it.
+        """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
         return position, child_row(row, child)

@@ -33,10 +33,14 @@ class EpochRule(Protocol):
     """Order of epochs with a fixed number of records, each read once per epoch."""
 
     @property
-    def epoch_length(self) -> int: ...
+    def epoch_length(self) -> int:
+        """Number of records in an epoch."""
+        ...
 
     @property
-    def seed(self) -> int | None: ...
+    def seed(self) -> int | None:
+        """Seed of the order; None: there is none."""
+        ...
 
     @property
     def joining(self) -> bool | BlockShuffle:
@@ -46,7 +50,9 @@ class EpochRule(Protocol):
         it, shuffled in blocks.
         """
 
-    def record_keys(self, positions: Int64s) -> Int64s: ...
+    def record_keys(self, positions: Int64s) -> Int64s:
+        """Return the record keys `int64[n]` at positions `int64[n]`, counted from the start of epoch 0."""
+        ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
         """Return the places `int64[n]`, within the epoch of this number, of the records `int64[n]`."""
@@ -56,16 +62,22 @@ class OrderStretch(Protocol):
     """A stretch of the order: consecutive places, from `start` on, that one rule maps to records."""
 
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """First place."""
+        ...
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Number of the first epoch."""
+        ...
 
     @property
     def records(self) -> int:
         """Number of records of the source that this stretch can contain."""
 
-    def epoch_of(self, place: int) -> int: ...
+    def epoch_of(self, place: int) -> int:
+        """Return the number of the epoch to which a place belongs."""
+        ...
 
     def end_of(self, epoch: int) -> int:
         """Return the place at which the epoch of this number ends."""
@@ -73,9 +85,13 @@ class OrderStretch(Protocol):
     def epoch_begin(self, epoch: int) -> int:
         """Return the place at which the epoch of this number, or its part in this stretch, begins."""
 
-    def begins_epoch(self, place: int) -> bool: ...
+    def begins_epoch(self, place: int) -> bool:
+        """Return True if an epoch begins at `place`."""
+        ...
 
-    def keys(self, places: Int64s) -> Int64s: ...
+    def keys(self, places: Int64s) -> Int64s:
+        """Return the record keys `int64[n]` at places `int64[n]`."""
+        ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
         """Return the places `int64[n]` in the whole order of records of an epoch.

@@ -28,7 +28,9 @@ class DecodedColumn(Protocol):
         """Bytes of memory that the column takes."""
         ...
 
-    def take(self, rows: list[int]) -> list[Any]: ...
+    def take(self, rows: list[int]) -> list[Any]:
+        """Return the values of these rows, in order."""
+        ...
 
 
 class _Dense:

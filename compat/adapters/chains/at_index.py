@@ -129,8 +129,8 @@ class ShuffledWindows(WindowShuffle):
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
         """Return a function that returns the order of the elements of a window, as a list of their numbers.
 
-        The function takes the number of elements, a seed, a position and a row; it uses the number
-        and the position.
+        The function takes a count of elements, a seed, a position and a row; it uses the count and
+        the position.
 
         Args:
             number: not used.
