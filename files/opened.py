@@ -180,10 +180,13 @@ class LocalFile:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         except FileNotFoundError:
             raise SourceNotFoundError(f"there is no file {short_repr(path, TEXT)}. Check the path.") from None
+        except IsADirectoryError:
+            self.close()
+            raise SourceError(f"{shorten(path)} is a folder. Pass a file.") from None
         except OSError as error:
             self.close()
             raise SourceError(
-                f"{shorten(path)} cannot be opened: {shorten(error)}. Check the file's permissions."
+                f"{shorten(path)} cannot be opened: {shorten(error)}. Check the path and its permissions."
             ) from error
         self.path, self.size, self.stamp = path, found.st_size, Stamp(found.st_size, found.st_mtime_ns)
 

@@ -378,11 +378,10 @@ def as_operation(operation: Any) -> Operation:
             _ = operation.function  # raises when there is nothing to do
         return operation
     if isinstance(operation, type) and issubclass(operation, Operation):
-        raise TypeError(f"operations has the class {operation.__name__}. Pass an instance, {operation.__name__}(…).")
+        raise TypeError(f"an operation is the class {operation.__name__}. Pass an instance, {operation.__name__}(…).")
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {short_repr(operation)}, {a_kind_of(operation)}. Pass a function (it is used as "
-        "a map), or one of MapTransform, RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, "
-        "Batch."
+        f"an operation is {short_repr(operation)}, {a_kind_of(operation)}. Pass a function, which is used as a map, or an "
+        "operation such as MapTransform, RandomMapTransform, Filter, FlatMap or Batch."
     )

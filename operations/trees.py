@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ..common.messages import first_few
 from ..errors import BatchError
 
 Structure = optree.PyTreeSpec
@@ -74,9 +75,13 @@ def rows_of(batch: Any) -> Iterator[Any]:
     leaves, structure = flatten(batch)
     lengths = {leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves}
     if len(lengths) != 1 or None in lengths:
+        counts = zip(leaf_names(structure), leaves)
+        rows = [
+            f"{name or 'the batch'}: {leaf.shape[0] if getattr(leaf, 'ndim', 0) else 'none'}" for name, leaf in counts
+        ]
         raise BatchError(
-            "rebatch needs batches whose leaves all have the same number of rows, but these have "
-            f"{sorted(map(str, lengths))} rows. Rebatch such batches before you change their leaves."
+            f"rebatch needs leaves with the same number of rows, but the rows are {first_few(rows)}. Call rebatch before "
+            "the map that changes the number of rows, or give each leaf one row for each record."
         )
     return (structure.unflatten(list(row)) for row in zip(*leaves))
 

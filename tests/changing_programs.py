@@ -48,19 +48,19 @@ TAILS = {
 """Methods after the mix; "packed" and batches come last."""
 
 REASONS = {
-    "steps of several sizes": "equal_steps=True needs a pipeline in which each step is the same number of records",
+    "steps of several sizes": "equal_steps=True needs a pipeline in which each step has the same number of records",
     "the end of a shard": "equal_steps=True cannot be used at the end of a shard",
     "inside its last window": "inside the last window of a mix",
     "a row window at the end": "which the end of the former order cut short",
-    "shards changed at the end": "shards had come to its end",
-    "read more": "and the runs before have read more",
-    "one shard": "shards does not tell at which steps the others stood",
-    "records inside a window": "and the state stands inside a window of a Pack",
-    "late record": "is left out now, and is within what was begun",
-    "a mix of streams after an omission": "inside a window of a run whose records were appended or left out before",
-    "a second omission": "belong to a time when omit= named other records",
+    "shards changed at the end": "shards had reached its end",
+    "read more": "but the runs before have read more",
+    "one shard": "shards do not say at which steps the other shards were",
+    "records inside a window": "saved inside a window of a Pack",
+    "late record": "is omitted now, but it is in a window that was begun",
+    "a mix of streams after an omission": "records were appended or omitted earlier in the run",
+    "a second omission": "were read with another omit= than now",
     "draws otherwise": "would draw other numbers",
-    "rows after a mix": "take the checkpoint between two windows",
+    "rows after a mix": "restore a checkpoint that was saved between two windows",
 }
 """What may be refused, and words of the message."""
 

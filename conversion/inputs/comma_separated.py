@@ -96,7 +96,8 @@ def read_records(
             each = zip(columns, convert, row)
             record = {column: kind(value) if value or kind is str else None for column, kind, value in each}
         except ValueError as error:
-            damage = SourceError(f"{shorten(name)}, line {line}: {shorten(error)}.")
+            what = f"{shorten(name)}, line {line}: {shorten(error)}"
+            damage = SourceError(f'{what}. Correct the line, or pass on_error="skip".')
             if on_damage is None:
                 raise damage from None
             on_damage(damage)

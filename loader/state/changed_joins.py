@@ -63,9 +63,9 @@ def with_datasets_of_now(
         )
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _has_changed(state):
         raise CheckpointError(
-            "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and "
-            "the checkpoint was saved inside a window: the window would contain other records. Restore with "
-            "the former mix, and change it between two windows."
+            "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and the checkpoint "
+            "was saved inside a window of a Pack or window_shuffle, which would contain other records. Restore with the "
+            "former mix, and change it at a step where a window ends."
         )
     state = dataclasses.replace(
         state, cursor=cursor, lineages=moved.lineages(state.lineages), places=moved.places(state.places)

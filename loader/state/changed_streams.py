@@ -222,7 +222,7 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"
         raise CheckpointError(
-            f"other records of {leaf} are omitted than in the state, and the stream is repeated from its "
-            "beginning, where the former records would come again. Use MapDataset.repeat before "
-            "to_iter_dataset(), where omit= can change, or begin without the state."
+            f"omit= of {leaf} differs from the state, but a stream that repeat() reads again cannot change it. Restore "
+            "with the former omit=, or begin without the state. To change omit= in later runs, repeat before: "
+            "MapDataset.repeat(n).to_iter_dataset()."
         )

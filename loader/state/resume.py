@@ -48,7 +48,7 @@ def parsed(states: Any) -> list[LoaderState]:
         try:
             read.append(LoaderState.from_json(state, like=read[0] if read else None))
         except CheckpointError as error:
-            raise CheckpointError(f"state {number} of {len(states)}: {shorten_lines(error, 400)}") from None
+            raise CheckpointError(f"states[{number}] of {len(states)}: {shorten_lines(error, 400)}") from None
     return read
 
 

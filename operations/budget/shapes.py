@@ -57,12 +57,15 @@ class BatchShapes:
             most = max_tokens // length if max_records is None else min(max_tokens // length, max_records)
             rows.append(most // multiple_of * multiple_of)
             if not rows[-1]:
-                limit = (
-                    f"max_tokens={max_tokens}" if max_tokens < length * multiple_of else f"max_records={max_records}"
-                )
+                if max_tokens < length * multiple_of:
+                    rest = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
+                    raise ValueError(
+                        f"length {length} of pad_to= needs {length * multiple_of} tokens{rest}, more than "
+                        f"max_tokens={max_tokens}. Raise max_tokens=, or leave this length out."
+                    )
                 raise ValueError(
-                    f"pad_to=: {multiple_of} records of length {length} are over {limit}. Raise the limit, or leave "
-                    "this length out."
+                    f"multiple_of={multiple_of} is more than max_records={max_records}. Raise max_records=, or lower "
+                    "multiple_of=."
                 )
         return cls(tuple(lengths), tuple(rows))
 

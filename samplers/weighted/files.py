@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import a_kind_of, short_repr, shorten
+from ...common.messages import short_repr, shorten
 
 MOST_RECORDS = (1 << 32) - 1
 
@@ -50,8 +50,8 @@ def _as_array(weights: Any) -> NDArray[Any]:
     array = np.asarray(weights)
     if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass an array of numbers, or the path of "
-            "an .npy file."
+            f"weights={short_repr(weights)} has values of dtype {array.dtype}, not numbers. Pass one int or float for "
+            "each record, or the path of an .npy file of them."
         )
     return array
 

@@ -137,7 +137,7 @@ class Offsets:
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
                 f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are "
-                f"{tokens} tokens. Pass offsets that count tokens, not bytes, of this file."
+                f"{tokens} tokens. Pass offsets from 0 to {tokens}, counted in tokens, not in bytes."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(

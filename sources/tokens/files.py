@@ -103,7 +103,7 @@ def _npy_errors(name: str) -> Iterator[None]:
         raise
     except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
         raise SourceError(
-            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save it again with np.save."
+            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save an array of integers with np.save."
         ) from error
 
 

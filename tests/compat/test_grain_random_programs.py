@@ -29,7 +29,9 @@ CRASHES = (
     PyGrainInternalError,
     both.NeverEndsError,
 )  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
-REFUSED = "no FlatMap after a batch of what another one, or a Filter, gave"  # the only states of Grain's that are
+REFUSED = (
+    "no FlatMap follows a batch of the results of another FlatMap or of a Filter"  # the only states of Grain's that are
+)
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one
 

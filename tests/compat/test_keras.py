@@ -178,9 +178,9 @@ def test_wrong_arguments_are_told_of():
     """Targets beside the stream; a stream without an end and without steps; other data for the callback."""
     from headrace.compat.keras import SaveAndResume
 
-    with pytest.raises(ValueError, match="y was passed beside a DataLoader"):
+    with pytest.raises(ValueError, match="y= was passed together with a DataLoader"):
         model().fit(ours("loader"), np.zeros(3))
-    with pytest.raises(ValueError, match="pass steps_per_epoch= to fit"):
+    with pytest.raises(ValueError, match="Pass steps_per_epoch= to fit"):
         model().fit(headrace.load(rows(), batch_size=4))
     with pytest.raises(TypeError, match="x of fit to be a loader or dataset"):
         model().fit(*map(np.stack, zip(*rows())), verbose=0, callbacks=[SaveAndResume("never made")])

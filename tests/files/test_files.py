@@ -62,7 +62,7 @@ def test_what_cannot_be_opened_is_an_error(tmp_path):
     """A file that is not there, and a folder."""
     with pytest.raises(SourceNotFoundError, match="no file"):
         open_file(str(tmp_path / "none"))
-    with pytest.raises(SourceError, match=r"cannot be opened: .*directory"):
+    with pytest.raises(SourceError, match="is a folder"):
         open_file(str(tmp_path))
 
 

@@ -129,7 +129,7 @@ def _played_unevenly(seeds, folder):
         try:
             UnevenHistory(seed, folder).play()
         except CheckpointError as error:
-            if "some shards had come to its end" not in str(error):
+            if "some shards had reached its end" not in str(error):
                 raise
             refused += 1
     return refused

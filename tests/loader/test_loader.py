@@ -549,7 +549,7 @@ def test_a_remainder_that_is_dropped_cannot_fail():
 def test_an_operation_that_makes_a_loader_fails_with_its_own_error():
     """A pipeline inside an operation keeps its own message."""
     inner = FlatMap(lambda x: load([1, 2], num_epochs=1, transformations=[3]))
-    with pytest.raises(TypeError, match="operations has 3"):
+    with pytest.raises(TypeError, match="an operation is 3"):
         list(make([inner]))
 
 

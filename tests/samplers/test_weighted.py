@@ -410,10 +410,10 @@ def test_trace_tells_the_weights():
         ([1.0, float("inf")], ValueError, "record 1 is inf"),
         ([0.0, 1.0, -2.0], ValueError, r"record 2 is -2\.0"),
         ([0.0, 0.0], ValueError, "all weights are 0"),
-        (["a"], TypeError, "an array of numbers"),
-        ({"a": 1}, TypeError, "an array of numbers"),
-        (None, TypeError, "an array of numbers"),
-        ([True], TypeError, "an array of numbers"),
+        (["a"], TypeError, "not numbers. Pass one int or float"),
+        ({"a": 1}, TypeError, "not numbers. Pass one int or float"),
+        (None, TypeError, "not numbers. Pass one int or float"),
+        ([True], TypeError, "not numbers. Pass one int or float"),
     ],
 )
 def test_weights_that_are_none_are_refused(weights, error, match):

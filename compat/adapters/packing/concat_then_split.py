@@ -164,7 +164,8 @@ class ConcatThenSplitIterDataset(Packing):
         if not isinstance(features, Mapping) or set(features) != set(names):
             found = sorted(features) if isinstance(features, Mapping) else type(features).__name__
             raise PackError(
-                f"Parent element has structure {found}, length_struct {sorted(names)}. Give each feature a length."
+                f"Parent element has structure {found}, length_struct {sorted(names)}. Pass dicts, and name all of their "
+                "features in length_struct."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)

@@ -158,7 +158,8 @@ class Checked:
             raise ClusterMismatchError(
                 f"node {node} of the Ray cluster unpickles another pipeline than this process: "
                 f"{self._differing(begun)} differs. Install the same modules there. If the values of an operation "
-                "differ on purpose, define identity_parameters(), which returns the values that identify it."
+                "differ on purpose, give its class a method identity_parameters() that returns the values that must be "
+                "equal; for a source, a property fingerprint."
             )
         if (why := numpy_mismatch(release_here(), there)) and node not in self._warned:
             self._warned.add(node)

@@ -188,7 +188,7 @@ def test_processes_without_a_device_of_a_sharding_are_told():
     for process, cases in enumerate(said):
         for (rows, error), has_part in zip(cases, (process < 1, process < 2, True), strict=True):
             assert rows == (whole if has_part else [])
-            assert has_part or f"than this one, {process}; pass one of jax.local_devices()" in error
+            assert has_part or f"and this is process {process}. Pass a device of jax.local_devices()" in error
 
 
 @pytest.mark.long
@@ -237,7 +237,7 @@ def test_page_locked_memory_is_for_one_process():
         """,
         2,
     )
-    assert all("for devices of one process" in lines[0][0] for lines in said)
+    assert all("only with devices of a single process" in lines[0][0] for lines in said)
 
 
 UNEVEN = """

@@ -127,7 +127,7 @@ def test_the_states_of_all_shards_are_each_checked():
     shards = [iter(headrace.load(range(9), shard_options=ShardOptions(index, 2))) for index in range(2)]
     states = [shard.get_state() for shard in shards]
     states[1] = states[1].replace(b'"step":0', b'"step":1')
-    with pytest.raises(CheckpointError, match="state 1 of 2: the state is damaged: its checksum"):
+    with pytest.raises(CheckpointError, match=r"states\[1\] of 2: the state is damaged: its checksum"):
         iter(headrace.load(range(9))).set_states(states)
 
 
