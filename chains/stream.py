@@ -234,7 +234,7 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Omit records of a stream's source; `omit` as in `IterDataset.omit`.
+    """Return the stream without the records `omit` of its source: keys, or a file of keys.
 
     Raises:
         TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.

@@ -63,7 +63,7 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Return the records of each shard in each batch, `int64[batches, shards, records]`.
+    """Return the indices in the block of the records of each shard in each batch, `int64[batches, shards, records]`.
 
     Args:
         costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.

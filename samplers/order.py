@@ -104,6 +104,8 @@ class UnreadOrder:
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
         """Arrays with one entry per rectangle of undelivered positions (levels × shards).
 
+        Level k is the positions `k * shards + s` of all shards s.
+
         They are: the first level, the number of levels, the number of shards, and the index into `_served` of the first of
         these shards.
         """

@@ -68,7 +68,7 @@ class RangeDataSource(OurRange):
     """
 
     def _take_empty(self) -> None:
-        """Accept an empty range; headrace's own source raises."""
+        """Do nothing, so that an empty range is accepted; `headrace.RangeDataSource` raises ValueError."""
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""

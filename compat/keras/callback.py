@@ -30,11 +30,11 @@ Arrays: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class TrainingPlace:
-    """Numbers of epochs and steps that a run has completed.
+    """Numbers of epochs and steps (trained batches) that a run has completed.
 
     Attributes:
         epoch: number of completed epochs.
-        step_in_epoch: number of batches of the next epoch that the model was trained on.
+        step_in_epoch: number of batches that the model was trained on since the last completed epoch.
         step: number of batches of the whole run that it was trained on.
     """
 

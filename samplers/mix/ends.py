@@ -103,6 +103,10 @@ def _end_of(order: MixOrder, name: str, length: int) -> int | None:
 def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
     """Return the order that a run had before a position, from the fingerprint of its mix.
 
+    Args:
+        saved: the fingerprint.
+        position: changes of weights and ends of parts from this position on are left out.
+
     Raises:
         CheckpointError: if the weights in the fingerprint are damaged.
     """

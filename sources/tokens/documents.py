@@ -36,7 +36,7 @@ _SAMPLED_PIECES = 8
 """Number of pieces of all files together that are digested for the fingerprint. Each file has at least two."""
 
 _MAX_ALL_SAMPLED, _SAMPLED_FILES = 32768, 1024
-"""Maximum number of files of which all are digested for the fingerprint, and number of digested files beyond it."""
+"""Up to how many files all are digested for the fingerprint; and how many of the files are, if there are more."""
 
 FoundT = TypeVar("FoundT")
 

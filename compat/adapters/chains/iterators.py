@@ -55,7 +55,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
         """Resume from a state of this or another iterator of the same dataset."""
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        """Return a function that, whenever it is called, returns the present state (not a later one)."""
+        """Return a function that returns the state of the moment of this call, whenever the function is called."""
         state = self.get_state()
         return lambda: state
 
