@@ -30,13 +30,9 @@ _SAMPLED = 8
 class MemorySource:
     """Records in memory: a sequence of records, or arrays that share their first axis (columns).
 
-    | `data` | record k |
-    |---|---|
-    | list, tuple, or another object with `__len__` and integer `__getitem__` | `data[k]` |
-    | dict of NumPy arrays, nested or not | the same dict with `leaf[k]` in place of each array |
-    | NumPy array of shape `(n, …)` | `data[k]` |
-
-    Rows of arrays are read-only views. A tuple of columns, `(X, y)`, is an error: pass `{"x": X, "y": y}`.
+    Record k of a list, a tuple, a NumPy array of shape `(n, …)`, or another object with `__len__` and integer
+    `__getitem__` is `data[k]`. Record k of a dict of NumPy arrays, nested or not, is the same dict with `leaf[k]` in
+    place of each array. Rows of arrays are read-only views. A tuple of columns, `(X, y)`, is an error: pass `{"x": X, "y": y}`.
 
     Args:
         data: the records. They are not copied; do not change them while the source is in use.
