@@ -203,7 +203,10 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Set a seed in `[0, 2^64)` (else ValueError). Random operations after it without a seed derive their own from it."""
+        """Return this dataset with a seed. Later random operations without a seed of their own derive theirs from it.
+
+        TypeError or ValueError if `seed` is not an int in `[0, 2^64)`.
+        """
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
@@ -268,7 +271,7 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """Set options for running the stream. They are arguments of `DataLoader`, which describes them.
+        """Return this dataset with options for running the stream: arguments of `DataLoader`, which describes them.
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`,

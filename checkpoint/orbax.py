@@ -29,7 +29,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
             args: a `CheckpointSave`.
 
         Raises:
-            TypeError: if it is not an iterator; it may be a loader.
+            TypeError: if the object has no `get_state`. A loader has none: pass `iter(loader)`.
         """
         state = with_state(item if args is None else args.item).get_state()
         state_file(directory).write_bytes(to_bytes(state))
@@ -43,7 +43,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
             args: a `CheckpointRestore`.
 
         Raises:
-            TypeError: if it is not an iterator; it may be a loader.
+            TypeError: if the object has no `get_state`. A loader has none: pass `iter(loader)`.
             CheckpointError: if a state is missing, or the states belong to another pipeline.
         """
         iterator = with_state(item if args is None else args.item)

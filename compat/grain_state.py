@@ -41,8 +41,11 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
         pipeline: the pipeline that resumes.
 
     Raises:
-        CheckpointError: if `data` is not a Grain state, or is one of another sampler; if it is damaged
-            or past the end; or if it does not say where several workers or flat maps are.
+        CheckpointError: `data` is not a state of a Grain `DataLoader`, or has another version; it is
+            damaged, past the end of the stream, or of another sampler or shard; or the pipeline does
+            not read in Grain's order. Also if Grain had several workers, and the loader has flat maps,
+            operations on iterators, a random map after a batch, or a sampler of your own; and if a
+            `FlatMap` follows a batch of the results of another `FlatMap` or of a `Filter`.
     """
     state = _parsed(data)
     if pipeline.leaf.in_order:

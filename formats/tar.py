@@ -89,7 +89,7 @@ def read_samples(
 
 
 def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
-    """Yield `(torn, parts)` for each group of parts with one key. `torn` is True if a part of it may be lost."""
+    """Yield `(torn, parts)` for each sample (consecutive members of one key). `torn`: True if it may have lost a part."""
     parts: list[SamplePart] = []
     torn = lost = False
     for member in members:

@@ -103,7 +103,10 @@ class Epochs(Resumable, Generic[Kind]):
             self._batches.start_prefetch()
 
     def get_state(self) -> bytes:
-        """Return the state as JSON bytes. Only `Epochs.set_state` accepts it, not `iter(loader)`."""
+        """Return the state as JSON bytes, for `set_state` of `loader.epochs(…)`.
+
+        `iter(loader).set_state` refuses such a state, unless it is called with `strict=False`.
+        """
         state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 

@@ -1,4 +1,8 @@
-"""Access to a user's loop: an iterator, a device feeder, one of these with a progress line, or another object."""
+"""Find the iterator, the statistics, and the counts and times of a user's loop.
+
+A loop is the object over which the user iterates: an iterator of headrace or a device feeder, each
+perhaps wrapped by `progress`, or an object that does not come from headrace.
+"""
 
 from __future__ import annotations
 

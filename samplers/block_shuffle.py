@@ -187,7 +187,9 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Return the number, within its lane, of the first block of a window.
+        """Return the number, within its lane, of the first block of a window (blocks that are shuffled together).
+
+        Of `lanes` lanes, lane k has every `lanes`-th place from k on: k, k + lanes, k + 2·lanes, ….
 
         Args:
             window: number of the window in its lane, or an array of such numbers.
@@ -196,7 +198,11 @@ class BlockOrder:
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:
-        """Return the place at which the rest (the window of blocks that are in no lane) begins, for each epoch."""
+        """Return, for each epoch `int64[n]`, the place `int64[n]` at which the rest begins.
+
+        The rest is the window of the blocks that cannot be divided evenly over the lanes. Of `lanes`
+        lanes, lane k has every `lanes`-th of the other places from k on.
+        """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)
         begins: Numbers = (self._first_block(turns) * self._block * self._lanes)[which]

@@ -73,7 +73,7 @@ class UnreadOrder:
 
     @cached_property
     def offset(self) -> int:
-        """Number to add to an index to get its position, from `dense_index` on."""
+        """Number to add to an index to get its position, for all indices from `dense_index` on."""
         return self._dense_from - self._ragged
 
     def offset_from(self, index: int) -> int | None:
@@ -81,7 +81,10 @@ class UnreadOrder:
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound for the positions at `index` and at all later indices."""
+        """Return a lower bound: no position at `index` or a later index is below it.
+
+        Indices count, from 0, the positions that all shards together have left to read.
+        """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
@@ -190,7 +193,7 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number to add to an index to get its position, from `dense_index` on."""
+        """Number to add to an index to get its position, for all indices from `dense_index` on."""
         return int(self._offsets[-1])
 
     @property
@@ -208,7 +211,10 @@ class Without:
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound for the positions at `index` and at all later indices."""
+        """Return a lower bound: no position at `index` or a later index is below it.
+
+        Indices count, from 0, the positions that lie outside the ranges.
+        """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:

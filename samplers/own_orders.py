@@ -1,10 +1,12 @@
-"""Samplers with a separate order for each shard (`algorithm="grain"`), for any number of shards.
+"""Orders of samplers that give each shard an order of its own (`algorithm="grain"`), for any number of shards.
 
-In: global positions of the first run. Out: the record keys that the shards of that run would have
-read there.
+A run that began on N shards can continue on another number of shards: `OwnOrders` makes one sampler
+of the N orders. In: global positions of the first run, where shard s has the positions s, s + N,
+s + 2N, …. Out: the record keys that the first run's shards have at these positions.
 
-`drop_remainder` in the sampler's shard options makes the shards' parts equal. In either case a
-loader reads equally many records of each shard, as Grain's loader does.
+A loader reads equally many records of each shard, as Grain's loader does. If `drop_remainder` is
+True in the sampler's own shard options, the sampler divides the records among the shards into equal
+parts.
 """
 
 from __future__ import annotations
@@ -39,18 +41,23 @@ def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
 
 
 def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order of a run that began on `order_shards` shards.
+    """Return the order in which a run reads, if it began on `order_shards` shards.
+
+    If all shards read parts of one common order, this is `sampler`, unchanged. Otherwise it depends
+    on `order_shards`:
+
+    * 0: the order of the shard `shard`.
+    * 1: the order of the sampler without shards.
+    * N > 1: the N orders of a first run on N shards, as one sampler (`OwnOrders`).
 
     Args:
-        sampler: as the user gave it, for any shard.
+        sampler: the user's sampler, before it is limited to a shard.
         shard: the shard of the present run. Its `drop_remainder` is not used; the sampler's is.
-        order_shards: 0 for the order of `shard` itself; 1 for the common order of an unsharded
-            sampler, of which shards read parts; more for a run that began on so many shards. Must
-            be 0 unless shards have orders of their own.
+        order_shards: number of shards on which the run began; 0 for the order of `shard`.
 
     Raises:
-        ValueError: if `order_shards` is not 0 and all shards have one order, or a shard would have no
-            records.
+        ValueError: `order_shards` is not 0, although all shards read parts of one common order; or
+            a shard would have no records.
     """
     if not has_own_orders(sampler):
         if order_shards:

@@ -23,14 +23,22 @@ from .permutation import (
 
 
 class Shuffles:
-    """Shuffles of several sizes and seeds.
+    """Shuffles of several sizes and seeds. Each of them has another order in each epoch.
+
+    `permute(places, epochs, which)` takes three arrays of equal length, and returns for each place
+    the permuted place. `epochs` has the epoch of each place, `which` the number of its shuffle. In
+    the example, the places are 0, 1, 2 of shuffle 0 in epoch 0, of shuffle 1 in epoch 0, and of
+    shuffle 1 in epoch 1.
 
     Args:
         sizes: number of records of each shuffle, 1 to 2^55.
         seeds: seed of each shuffle.
 
-    >>> Shuffles([8, 3], [1, 1]).permute(np.arange(8), np.zeros(8, np.int64), np.zeros(8, np.int64)).tolist()
-    [7, 0, 4, 1, 2, 6, 3, 5]
+    >>> places = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2])
+    >>> epochs = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])
+    >>> which = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
+    >>> Shuffles([8, 3], [1, 1]).permute(places, epochs, which).tolist()
+    [7, 0, 4, 1, 0, 2, 0, 2, 1]
     """
 
     def __init__(self, sizes: list[int], seeds: list[int]) -> None:

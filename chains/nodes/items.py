@@ -287,7 +287,7 @@ class Batched(Regrouped):
 
     @property
     def may_be_none(self) -> bool:
-        """False: a batch is never None."""
+        """Always False: a batch is never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:

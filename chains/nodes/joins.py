@@ -221,7 +221,7 @@ class Zipped(OnSeveral):
 
     @property
     def may_be_none(self) -> bool:
-        """False: a tuple is never None."""
+        """Always False: an element is a tuple or a dict of the joined elements, and never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:

@@ -192,9 +192,10 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rebound(code: Any) -> frozenset[str]:
-    """Return the names of closure variables that a function's code assigns, such as a counter.
+    """Return the names of the closure variables to which a function's code assigns a value.
 
-    They do not count as parameters of the function.
+    For example, `count` of `nonlocal count; count += 1`. Their values change from call to call, so they
+    are left out of the description of the function.
     """
     return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF")
 

@@ -199,7 +199,10 @@ class Cache:
 
 
 class Claim:
-    """Right to write one piece. It ends with the block of `file`, or with `give_up`."""
+    """The right to write one piece of a remote file to the cache, which no other process or thread has meanwhile.
+
+    It ends at the end of the `with` block of `file`, or with `give_up`.
+    """
 
     def __init__(self, cache: Cache, path: str, descriptor: int) -> None:
         self._cache, self._path, self._descriptor, self._size = cache, path, descriptor, 0

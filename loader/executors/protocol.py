@@ -72,13 +72,17 @@ class Executor(Protocol):
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task, with the blocks whose rows it refers to, and return its handle. Does not wait.
+        """Submit a task, and return its handle (a result to come). Does not wait.
 
-        Called by `stream.ordered` once for each task, in the order of the stage's elements; and
-        once for each part of a task whose block says that it was divided.
+        Called by `stream.ordered` once for each task, in the order of the stage's elements. If an
+        executor returns, in place of a task's rows, a block that says that the task was divided, each
+        part of the task is submitted in the same way.
 
-        A block has the rows that one task returned. A stage is a group of operations that run
-        together in one task.
+        A stage is a group of operations that run together in one task.
+
+        Args:
+            task: the task.
+            blocks: the rows of earlier tasks to which the task refers.
         """
 
     def drop_tasks(self, observer: Observer) -> bool:

@@ -158,13 +158,20 @@ class Lookout:
         return max(-(-(index - shard.shard_index) // shard.shard_count), 0)
 
     def advance(self, wait: bool) -> bool:
-        """Check for appended records. Return True if that was done, False if it needs waiting and `wait` is False.
+        """Make the next check for appended records, and move `stop` to the check after it (None after the last check).
 
-        The check is made only once the user has reached its position. Then `stop` is the position
-        of the next check.
+        Args:
+            wait: True: the user has reached the position of the check. If all records were read and a
+                writer is still at work, the check is repeated until there are more records or the
+                writer has ended. False: do not wait.
+
+        Returns:
+            True if the check was made. False if `wait` is False, and the position of the check comes
+            after the position at which the run began, or a writer is still at work.
 
         Raises:
-            OrderChangedError: there are more records.
+            OrderChangedError: records were appended. It is a signal, which the iterator catches.
+            CheckpointError: the log of the decisions cannot be read or written.
             SourceError: a file has changed.
         """
         look = self._looks.position

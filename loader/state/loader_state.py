@@ -32,12 +32,14 @@ MAX_STEP = 1 << 62
 
 
 class LivingPlace(NamedTuple):
-    """A place in an order that omits records, in a form that does not depend on which records are omitted.
+    """A position in an order that omits records, and the same place in the order of all records.
+
+    By `place`, a run that omits other records can continue there.
 
     Attributes:
-        position: position from which on nothing was read.
-        place: position of the same place in the order of all records, omitted or not. For a mix, a
-            dict of such positions by part; it has the parts that omit records.
+        position: position in the order without omitted records, from which on no shard has read any.
+        place: the same place as a position in the order of all records. For a mix, a dict of such
+            positions by the name of the part, for the parts that omit records.
         length: number of positions of all shards together; None for an endless order, and in old
             states.
     """

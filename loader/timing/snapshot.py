@@ -1,4 +1,8 @@
-"""Counts and times of a loop, for stats, logs, metrics, the progress line, reports and verdicts."""
+"""Counts and times of a loop up to one moment, as plain data.
+
+Made from them: statistics, logs, metrics, the progress line, reports, and the finding of what
+limits the loop.
+"""
 
 from __future__ import annotations
 

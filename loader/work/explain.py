@@ -74,9 +74,9 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that identifies the dataset of a record at a global position: leaf name and part of a mix.
+    """Return a value that identifies the dataset of the record at a global position.
 
-    A leaf is a source with its sampler.
+    It is `(leaf name,)`, or `(leaf name, part name)` for a mix. A leaf is a source with its sampler.
     """
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
     return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())

@@ -250,7 +250,9 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 
 
 def bytes_of(element: Element) -> int:
-    """Return the bytes of the arrays, strings and numbers of an element: 8 for a number, 1 for a character.
+    """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers.
+
+    A Python number counts 8 bytes; a text counts 1 byte for each character.
 
     >>> bytes_of({"x": np.zeros(3, np.float32), "label": 1, "name": "abc"})
     23

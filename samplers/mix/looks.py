@@ -87,7 +87,7 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def advance(self) -> None:
-        """Move to the next position to check; only if `position` is not None."""
+        """Move `position` to the next check for more records. Must not be called if `position` is None."""
         position = self.position
         assert position is not None, "there is none after the last one"
         self._begin = position + 1

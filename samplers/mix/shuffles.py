@@ -1,6 +1,7 @@
-"""Compute many parts of a mix at once, if each of them is a plain shuffle.
+"""Compute the record keys of elements of many parts of a mix in one call, if each part is a plain shuffle.
 
-In: parts, and indices of their elements. Out: record keys within the parts.
+In: for each element, the number of its part, and its index in the part's order. Out: record keys
+within the parts.
 """
 
 from __future__ import annotations

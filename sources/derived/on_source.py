@@ -48,17 +48,20 @@ class OnSource:
 
     @property
     def reads_ahead(self) -> Any:
-        """Number of concurrent reads of the other source that make reading faster; True for any number, False for none."""
+        """Number of concurrent reads of the wrapped source (`self.source`) that make reading faster.
+
+        True: any number. False: none.
+        """
         return getattr(self.source, "reads_ahead", True)
 
     @property
     def reads_singly(self) -> bool:
-        """True if several readers share a batch of the other source, each reading one record at a time."""
+        """True if several readers share a batch of the wrapped source (`self.source`), each reading one record at a time."""
         return reads_singly(self.source)
 
     @property
     def grows_within(self) -> bool:
-        """True if records may be appended to the other source."""
+        """True if records may be appended to the wrapped source (`self.source`)."""
         return grows_within(self.source)
 
 
@@ -91,7 +94,7 @@ class ByOtherKeys(OnSource):
 
     @property
     def in_event_loop(self) -> bool:
-        """True if the other source is read by coroutines in the event loop."""
+        """True if the wrapped source (`self.source`) is asynchronous: coroutines read its records in the event loop."""
         return is_in_event_loop(self.source)
 
     def _below(self, keys: Keys) -> Int64s:

@@ -123,7 +123,7 @@ class Growth:
 
     @property
     def newest(self) -> int:
-        """Number of the last known generation; -1 if there is none."""
+        """Number of the last known generation (numbered list of files); -1 if there is none."""
         return len(self._generations) - 1
 
     def refresh(self) -> None:

@@ -218,9 +218,9 @@ class MixedSource:
 
     @cached_property
     def reads_singly(self) -> bool:
-        """True if several readers share a batch of a part, each reading one record at a time.
+        """True if, in some part, several readers share a batch, each reading one record at a time.
 
-        If some parts are asynchronous and others are not, only the others count.
+        If some parts are asynchronous and others are not, only the parts that are not asynchronous are considered.
         """
         return any(
             reads_singly(source) and (self.in_event_loop or not is_in_event_loop(source)) for source in self._sources

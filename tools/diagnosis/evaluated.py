@@ -128,7 +128,7 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """Return the same source, with its reads timed by the clock."""
+    """Return a copy of a mix or dataset in which the clock times every node. Return any other source unchanged, untimed."""
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):

@@ -89,7 +89,10 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """The agreement of one run with the other processes. Only the run's transfer thread uses it.
+    """The agreement of one run with the other processes: all take the same number of batches.
+
+    For each step, the processes tell each other what they have, and get the same verdict. A feeder
+    begins a new run after an error or `set_state`. Only the run's transfer thread uses this object.
 
     Args:
         name: name of the run, the same on all processes.
@@ -230,14 +233,16 @@ class Agreement:
 
 
 class Agreements:
-    """Makes the agreements of a feeder with the other processes that hold a part of its batches.
+    """Makes an `Agreement` for each run of a device feeder.
 
-    Each run has an agreement of its own, except that a run continues the last one if that failed in
-    the middle of steps that were agreed in advance.
+    By it, all processes that hold a part of the feeder's batches take the same number of batches. A
+    feeder begins a new run after an error or `set_state`. Each run has an agreement of its own. But
+    if the last run failed at a step to which all processes had agreed in advance, the new run
+    continues with the agreement of the last one.
 
     Args:
         me: index of this process.
-        processes: indices of all processes that hold a part.
+        processes: indices of all processes that hold a part of each batch.
 
     Raises:
         ShardingError: this process holds no part.

@@ -190,11 +190,9 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """Kill the zygote if a signal has stopped it, as it cannot do its work then.
+        """Kill the zygote (the process that makes workers) if a signal has stopped it, as it cannot make any then.
 
-        Does nothing on systems that do not tell.
-
-        The zygote is the process that makes workers.
+        Does nothing on systems without `os.waitid`, where a stopped process is not noticed.
         """
         if not hasattr(os, "waitid"):
             return

@@ -84,7 +84,7 @@ class Held:
 
     @classmethod
     def let_go(cls) -> None:
-        """Stop keeping these objects alive. Called in the parent, after a fork; the child keeps them."""
+        """Drop the references that `hold` took. Called in the parent after a fork; the child keeps its references."""
         cls._held = ()
 
 

@@ -180,7 +180,11 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """Wrap a step so that a failing element is left out, or raises if `on_error` says that it ends the stream."""
+        """Return a step that calls `step`, and skips an element for which it raises an exception.
+
+        A step is a function that processes one element. The rows made of a skipped element are removed,
+        and the exception is recorded; or it is raised, if `on_error` says that it ends the stream.
+        """
 
         def guarded(element: Element) -> None:
             assert self._tags is not None, "what may be skipped is tagged"
