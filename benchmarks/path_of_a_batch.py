@@ -1,32 +1,26 @@
 """Measure the path of one batch by profiling: the files that run for it, and the moves from one file to another.
 
-    python benchmarks/path_of_a_batch.py                      files and moves, with two workers and with none
-    python benchmarks/path_of_a_batch.py --first FOLDER       also: columns, records/s against a checkout of the first release
+    python benchmarks/path_of_a_batch.py
 
-The pipeline is `[map, Batch(128)]`, after its start. Counted are the package's files that run between
-two batches, in the user's process (all its threads) and in a worker, and how often control moves from
-one of them to another. Calls and returns both count.
+The pipeline is `[map, Batch(128)]`, after its start, with two workers and with none. Counted are the
+package's files that run between two batches, in the user's process (all its threads) and in a worker,
+and how often control moves from one of them to another. Calls and returns both count.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
-import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 import headrace
-from headrace.common.former_names import FORMER
 
 PACKAGE = str(Path(headrace.__file__).parent)
 BATCH, WARM_UP, STEPS = 128, 70, 100
@@ -131,38 +125,10 @@ def mapped(map_function: Any, worker_count: int, **options: Any) -> Any:
     return headrace.load(source, transformations=[map_function], worker_count=worker_count, **sizes, **options)
 
 
-def columns(package: Any, records: int = RECORDS) -> Any:
-    """A loader of shuffled batches of a dict of arrays, of a release of the package."""
+def columns(records: int = RECORDS) -> Any:
+    """A loader of shuffled batches of a dict of arrays."""
     arrays = {"x": np.zeros((records, 16), np.float32), "y": np.arange(records)}
-    return package.load(arrays, batch_size=BATCH, shuffle=True, seed=0)
-
-
-def release(folder: Path, name: str = FORMER) -> ModuleType:
-    """The package in a checkout, by the name that it has there."""
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None, "a file is there"
-    assert spec.loader is not None, "it is one of Python"
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def in_turns(contenders: dict[str, Any], rounds: int, batches: int) -> dict[str, list[float]]:
-    """Records for each second of CPU time, of all threads, in each round."""
-    iterators = {name: iter(loader) for name, loader in contenders.items()}
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds + 1):
-        for name, iterator in iterators.items():
-            began = time.process_time()
-            for _ in range(batches):
-                next(iterator)
-            if number:  # the first one warms up
-                found[name].append(batches * BATCH / (time.process_time() - began))
-    for iterator in iterators.values():
-        iterator.close()
-    return found
+    return headrace.load(arrays, batch_size=BATCH, shuffle=True, seed=0)
 
 
 def median_path(batches: list[dict[str, int]]) -> dict[str, int]:
@@ -180,23 +146,13 @@ def _print_path(title: str, batches: list[dict[str, int]]) -> None:
         print(f"    {usual.get(file, 0):4} {sum(file in each for each in batches):4}x {file}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Print what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first", type=Path, help="a checkout of the first release")
-    parser.add_argument("--rounds", type=int, default=31)
-    options = parser.parse_args(arguments)
     for tasks, seconds in (("tasks of one batch", TASK_SECONDS), ("tasks of several", 0.0)):
         _print_path(f"two workers, {tasks}: user's process", of_users_process(mapped(PlainMap("", seconds), 2)))
         _print_path(f"two workers, {tasks}: worker", of_workers(seconds))
-    _print_path("no workers, columns", of_users_process(columns(headrace)))
+    _print_path("no workers, columns", of_users_process(columns()))
     _print_path("no workers, [map, Batch]", of_users_process(mapped(PlainMap(), 0)))
-    if options.first:
-        first = release(options.first)
-        found = in_turns({"first": columns(first), "now": columns(headrace)}, options.rounds, 500)
-        ratio = statistics.median(now / before for before, now in zip(found["first"], found["now"]))
-        medians = {name: round(statistics.median(rates)) for name, rates in found.items()}
-        print(f"columns, records/s of CPU: {medians}; {ratio:.2f} of the first release")
 
 
 if __name__ == "__main__":

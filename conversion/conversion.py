@@ -19,7 +19,7 @@ from ..sources.omission.keys import Omit
 from ..sources.protocol import SourceLike
 from .inputs.without import WithoutRecords
 from .job import ConversionJob, InputPart, Report, Shard
-from .labels import label_of, labelled, plain
+from .labels import labelled
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
 from .prepare import Wanted, prepared
@@ -238,11 +238,11 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
         ConversionError: the plan has an input file that this run does not have.
     """
     names = list(job.input.names())
-    known = {**labelled(names), **{name: name for name in names}}
+    known = labelled(names)
     foreign: list[str] = []
 
     def part_of(part: Mapping[str, Any]) -> InputPart:
-        name = known.get(part["name"]) or known.get(label_of(part["name"]))
+        name = known.get(part["name"])
         if name is None:
             foreign.append(part["name"])
         return InputPart(**{**part, "name": name})
@@ -288,7 +288,6 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
         before: identity of the earlier conversion: `{"source": …, "options": …}`.
         now: identity of this conversion.
     """
-    before, now = plain(before), plain(now)
     different = [
         name
         for part in ("source", "options")

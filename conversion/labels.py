@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..common.redaction import redacted
 from ..files.urls import is_remote, unsigned
@@ -29,12 +28,3 @@ def labelled(names: Sequence[str]) -> dict[str, str]:
         label = label_of(name)
         found[f"{label}#{number}" if label in found else label] = name
     return found
-
-
-def plain(values: Any) -> Any:
-    """Return JSON values with all URLs replaced by their labels."""
-    if isinstance(values, dict):
-        return {name: plain(value) for name, value in values.items()}
-    if isinstance(values, list):
-        return [plain(value) for value in values]
-    return label_of(values) if isinstance(values, str) else values

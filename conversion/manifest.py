@@ -9,7 +9,6 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from ..common.former_names import formerly
 from ..common.messages import shorten
 from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
@@ -71,7 +70,7 @@ class Manifest:
         Raises:
             ValueError, TypeError, LookupError: the values are not a manifest.
         """
-        if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
+        if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(f"it is of kind {values['kind']}, version {values['version']}")
         shards = tuple(map(Receipt.from_json, values["shards"]))
         return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))

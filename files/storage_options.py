@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..common.former_names import folder_of, variable
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 
@@ -64,16 +63,18 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
         found = "has names that are no str" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
         raise TypeError(f"storage_options {found}. Pass a dict, such as {{'region': 'eu-west-1'}}.")
     given = dict(options or {})
-    folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR"))
+    folder = given.pop("cache_dir", None) or os.environ.get("HEADRACE_CACHE_DIR")
     if not folder:
-        folder = os.path.join(folder_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "files")
-    budget, name = given.pop("cache_bytes", None), variable("HEADRACE_CACHE_BYTES")
+        folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "headrace", "files")
+    budget = given.pop("cache_bytes", None)
     if budget is None:
-        text = os.environ.get(name, str(CACHE_BYTES))
+        text = os.environ.get("HEADRACE_CACHE_BYTES", str(CACHE_BYTES))
         try:
             budget = int(text)
         except ValueError:
-            raise ValueError(f"{name}={short_repr(text)} is not a whole number. Pass a number of bytes.") from None
+            raise ValueError(
+                f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Pass a number of bytes."
+            ) from None
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
     timeout = given.pop("timeout", TIMEOUT_SECONDS)

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..common.former_names import formerly
 from ..common.messages import shorten
 from ..common.validation import warn
 from ..files.mmap_files import map_readable
@@ -34,10 +33,7 @@ from ..files.urls import is_remote, name_of, unsigned
 from ..files.whole_files import private_folder, written_whole
 
 SUFFIX = ".headrace-index"
-SUFFIXES = (SUFFIX, formerly(SUFFIX))
-"""Suffixes of all index files."""
 MAGIC = b"headrace index 1\n"
-_MAGICS = (MAGIC, formerly(MAGIC.decode()).encode())
 _ALIGNMENT = 64
 CACHE_FOLDER = "headrace-indices"
 """Name of the folder for indices within the user's cache folder."""
@@ -106,8 +102,7 @@ def index_of(
     file = open_file(path, storage_options, stamp)
     try:
         places = places_of(path, folder, kind.suffix)
-        before = places_of(path, folder, formerly(SUFFIX), formerly(CACHE_FOLDER))
-        kept = (read_index(place, kind, file.stamp) for place in (*places, *before))
+        kept = (read_index(place, kind, file.stamp) for place in places)
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)
     finally:
         file.close()
@@ -148,21 +143,20 @@ def put_index(places: list[str], kind: str, index: Index) -> bool:
     return False
 
 
-def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = CACHE_FOLDER) -> list[str]:
+def places_of(path: str, folder: str | None, suffix: str = SUFFIX) -> list[str]:
     """Return the paths at which the index of a file may be stored, the preferred one first.
 
     Args:
         path: path or URL of the file.
         folder: folder for indices; None: beside the file, or in the user's cache folder.
         suffix: suffix of the index file.
-        cache: name of the folder within the user's cache folder.
     """
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
     elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
     if folder is not None:
         return [os.path.join(folder, elsewhere)]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    cached = os.path.join(home, cache, elsewhere)
+    cached = os.path.join(home, CACHE_FOLDER, elsewhere)
     return [cached] if is_remote(path) else [path + suffix, cached]
 
 
@@ -215,7 +209,7 @@ def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
     """
     try:
         with open(place, "rb") as file:
-            if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:
+            if file.readline(len(MAGIC)) != MAGIC:
                 return None
             said, start = json.loads(file.readline()), file.tell()
         if (said["kind"], said["stamp"]) != (kind.name, list(stamp)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common.identity.values import described, digest, digest_before
+from ..common.identity.values import described, digest
 from .protocol import Operation
 
 DIGITS = 8
@@ -19,11 +19,5 @@ def fingerprint(operation: Operation) -> str:
 
     A batch size is not part of it: a checkpoint keeps it beside, as a stream may go on with another one.
     """
-    return fingerprints(operation)[0]
-
-
-def fingerprints(operation: Operation) -> tuple[str, str]:
-    """Return two fingerprints: the present one, and the one of version 1, which ignored the closures of functions."""
     explicit = getattr(operation, "fingerprint", None)
-    description = explicit if explicit is not None else described(operation)
-    return digest(description, DIGITS), digest_before(description, DIGITS)
+    return digest(explicit if explicit is not None else described(operation), DIGITS)

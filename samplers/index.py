@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.former_names import with_present_names
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .balance import Balance, checked
@@ -92,7 +91,6 @@ class IndexSampler:
             self._store_whole_number("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed. Pass seed=0, or another int in [0, 2^32).")
-        object.__setattr__(self, "algorithm", with_present_names(self.algorithm))
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError(

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..common.identity.values import Redescribed, described, digest, plain_attributes
+from ..common.identity.values import described, digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import SourceError
 
@@ -58,12 +58,10 @@ class RunThroughSource:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Kind, digests of the parents, and a digest of the dataset's `fingerprint`, or of its attributes if it has none."""
-        kind, attributes = type(self._identity).__qualname__, digest([plain_attributes(self._identity)], 8)
-        given = getattr(self._identity, "fingerprint", None)
-        own = attributes if given is None else digest([described(given() if callable(given) else given)], 8)
-        return Redescribed(
-            {"kind": kind, "parameters": own, "parents": self._parents}, {"kind": kind, "parameters": attributes}
-        )
+        kind, given = type(self._identity).__qualname__, getattr(self._identity, "fingerprint", None)
+        told = plain_attributes(self._identity) if given is None else described(given() if callable(given) else given)
+        own = digest([told], 8)
+        return {"kind": kind, "parameters": own, "parents": self._parents}
 
     def with_workers(self, dataset: Any) -> RunThroughSource:
         """Return a source of the same elements from `dataset`, which has workers that make them."""

@@ -18,13 +18,6 @@ def sealed(state):
     return json.dumps(state).encode()
 
 
-def as_before(state):
-    """A state as versions wrote it that knew no checksum."""
-    values = json.loads(state)
-    del values[loader_state.CHECKSUM]
-    return json.dumps(values).encode()
-
-
 def paths_in(value, path=()):
     """Where something stands in a tree of JSON values, the tree itself included."""
     yield path

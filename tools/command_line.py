@@ -162,7 +162,6 @@ _COMMANDS = {
         _NUMBERS,
         _option("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser"),
         _option("--timeline", type=Path, metavar="FILE", help="write a timeline, for ui.perfetto.dev"),
-        _option("--trace", dest="timeline", type=Path, help=argparse.SUPPRESS),  # its former name
         _option("--show-output", action="store_true", help="let through what the program prints"),
         epilog="""examples:
   headrace bench train.py                        run the program, with its own step, and see what that waits for

@@ -15,13 +15,10 @@ import json
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-
-from ..former_names import formerly
 
 MAX_DEPTH = 6
 
@@ -29,41 +26,10 @@ MAX_ITEMS = 32  # A tuple in a closure, or a record, is looked at so far
 MAX_BYTES = 4096  # So much of an array in a record is looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """Two descriptions of a value.
-
-    Attributes:
-        before: the description that version 1 made.
-        now: the present description.
-    """
-
-    before: Any
-    now: Any
-
-
-class Redescribed(dict[str, Any]):
-    """A fingerprint with more entries than states of earlier versions have.
-
-    Args:
-        now: the fingerprint.
-        before: the fingerprint of the same object in earlier versions.
-
-    Attributes:
-        before: as above.
-    """
-
-    def __init__(self, now: dict[str, Any], before: dict[str, Any]) -> None:
-        super().__init__(now)
-        self.before = before
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Redescribed, (dict(self), self.before)
-
-
 def digest(description: Any, length: int) -> str:
-    """Return a digest of a description, which may contain `Grown` objects, as `length` hexadecimal digits."""
-    return _digits(_read(description, before=False), length)
+    """Return a digest of a description, as `length` hexadecimal digits."""
+    text = json.dumps(description, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
@@ -75,31 +41,10 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
     return hashed.hexdigest()[:16]
 
 
-def digest_before(description: Any, length: int) -> str:
-    """Return the digest that version 1 computed for a description, as `length` hexadecimal digits."""
-    return _digits(_read(description, before=True), length)
-
-
-def _digits(values: Any, length: int) -> str:
-    text = formerly(json.dumps(values, sort_keys=True, default=str))
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
-def _read(description: Any, before: bool) -> Any:
-    if isinstance(description, Grown):
-        return _read(description.before if before else description.now, before)
-    if isinstance(description, dict):
-        return {name: _read(item, before) for name, item in description.items()}
-    if isinstance(description, list):
-        return [_read(item, before) for item in description]
-    return description
-
-
 def described(value: Any, depth: int = 0) -> Any:
     """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its plain attributes.
 
-    An object may have a method `identity_parameters()` that returns its parameters. Where version 1
-    described less, a `Grown` object with both descriptions is returned.
+    An object may have a method `identity_parameters()` that returns its parameters.
 
     Args:
         value: the operation or parameter.
@@ -126,7 +71,7 @@ def described(value: Any, depth: int = 0) -> Any:
     if hasattr(type(value), "identity_parameters") or callable(value):
         return _object(value, depth)
     inner = plain_attributes(value)
-    return Grown(kind, [kind, inner]) if inner else kind
+    return [kind, inner] if inner else kind
 
 
 def described_with_all_attributes(value: Any) -> Any:
@@ -136,11 +81,11 @@ def described_with_all_attributes(value: Any) -> Any:
 
 def _object(value: Any, depth: int) -> Any:
     kind, own = type(value).__qualname__, getattr(type(value), "identity_parameters", None)
-    attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
     if isinstance(value, _GETTERS):
-        return Grown(attributes, [kind, _getter(value)])
+        return [kind, _getter(value)]
+    attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
     slots = described(_in_slots(value), depth + 1) if own is None else {}
-    return Grown(attributes, [*attributes, slots]) if slots else attributes
+    return [*attributes, slots] if slots else attributes
 
 
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
@@ -159,8 +104,7 @@ def _array(array: Any, content: bytes) -> list[Any]:
 def _function(function: Callable[..., Any], depth: int) -> Any:
     """Describe a function by its name, and the plain values in its closure and its defaults.
 
-    A method is also described by its object. Version 1 described the name alone, so a `Grown` object
-    with both is returned if there is more.
+    A method is also described by its object.
 
     Args:
         function: the function.
@@ -168,7 +112,7 @@ def _function(function: Callable[..., Any], depth: int) -> Any:
     """
     name = str(function.__qualname__)
     parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
-    return Grown(name, [name, parts]) if parts else name
+    return [name, parts] if parts else name
 
 
 def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ from ...common.messages import TEXT, first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
-from ...formats.index import SUFFIXES
+from ...formats.index import SUFFIX
 from ..job import RecordInput
 from .formats import FORMATS, Opening, format_of
 from .from_files import FileInput
@@ -66,7 +66,7 @@ def find_input(
             hint = "" if source_format else "; for images, or a name of TFDS, pass source_format= (--from)."
             message = f"{error}{hint}"
         raise SourceNotFoundError(message) from error
-    names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIXES)]
+    names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
     return FileInput(names, forms[0] if source_format else format_of(names), opening)
 
 

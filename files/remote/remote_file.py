@@ -63,7 +63,7 @@ class RemoteFile:
         self.stamp = stamp or ask(path, options, lambda store, key: store.stamp(key))
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
-        # The last part tells how pieces are written: those of former versions have no checksums, and are not found.
+        # The last part tells how pieces are written: with checksums.
         self._folder = hashlib.sha256(repr((unsigned(path), *self.stamp, "sums")).encode()).hexdigest()[:24]
         self._copy_name = f"{self._folder}/whole"
         self._cache = Cache(options.cache_dir, options.cache_bytes)

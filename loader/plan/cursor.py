@@ -142,8 +142,7 @@ class Leftover:
         cursor: cursor of the part of the former shard's pipeline that ends with the stage.
         lineages: for each leaf, the history of the order that the former run read.
         delivered: number of rows of the leftover that were delivered since.
-        stage: number of the stage. None, in states of old versions: the last stage; the leftover
-            then has the work that was begun at all stages.
+        stage: number of the stage.
         mix: the former uppermost mix of streams below the stage as JSON text, if the mix has
             changed since; else "".
     """
@@ -151,9 +150,9 @@ class Leftover:
     shard: tuple[int, int]
     cursor: Cursor
     lineages: tuple[ReshardHistory, ...]
-    delivered: int = 0
-    stage: int | None = None
-    mix: str = ""
+    delivered: int
+    stage: int
+    mix: str
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:

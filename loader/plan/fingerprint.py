@@ -1,8 +1,7 @@
 """The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
 
 In: source, sampler and operations, as they were when the pipeline was made. Out: a fingerprint to
-save, the same in the form of an older version, to compare with a saved one, and descriptions of
-differences.
+save, and descriptions of the differences from a saved one.
 """
 
 from __future__ import annotations
@@ -16,16 +15,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ...common.identity.values import Redescribed
 from ...common.messages import short_repr
 from ...operations import Operation
-from ...operations.identity import fingerprints
+from ...operations.identity import fingerprint
 from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
-
-FINGERPRINT_VERSIONS = (1, 2)
-"""Versions of the fingerprint that states may have. Version 1 has no version number in it."""
-
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
 """Key of a compressed fingerprint; least length of a text that is compressed; largest length of a text that is read."""
@@ -153,17 +147,6 @@ def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict
     ]
 
 
-# Version 1 knew nothing of what source and sampler hold, nor of closures.
-VERSION = max(FINGERPRINT_VERSIONS)
-"""Current version of fingerprints."""
-
-_NEW = {"source": {"content", "index"}, "sampler": {"parameters"}}
-"""Names of values, in parts of headrace's own fingerprints, that exist since version 2."""
-
-_LATER = {"mixes", "selections"}
-"""Names of values in the fingerprints of datasets that were added after version 2."""
-
-
 @dataclass(frozen=True)
 class Identity:
     """Fingerprints of source and operations.
@@ -172,16 +155,15 @@ class Identity:
 
     Attributes:
         source: identity of the source as plain JSON values.
-        operations: identity of each operation as a pair of texts: in the present version, and in
-            version 1.
+        operations: fingerprint of each operation.
     """
 
     source: dict[str, Any]
-    operations: tuple[tuple[str, str], ...]
+    operations: tuple[str, ...]
 
     @classmethod
     def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
-        return cls(_one_or_all("sources", list(map(fingerprint_of, sources))), tuple(map(fingerprints, operations)))
+        return cls(_one_or_all("sources", list(map(fingerprint_of, sources))), tuple(map(fingerprint, operations)))
 
     def fingerprint(
         self, samplers: Sequence[VectorSampler], joins: Sequence[dict[str, Any]], operations: Sequence[Operation]
@@ -195,34 +177,11 @@ class Identity:
         """
         joined = {"joins": list(joins)} if joins else {}
         return Fingerprint(
-            version=VERSION,
             source=self.source,
             sampler={**_one_or_all("samplers", [sampler.fingerprint for sampler in samplers]), **joined},
-            operations=[now for now, _ in self.operations],
+            operations=list(self.operations),
             batch_sizes=[operation.takes for operation in operations if operation.takes is not None],
         )
-
-    def in_the_form_of(self, saved: dict[str, Any], present: Fingerprint) -> dict[str, Any]:
-        """Return the present fingerprint in the form of the version that wrote `saved`, for comparison."""
-        present = _without_later(present, saved)
-        if saved.get("version") == VERSION:
-            return dict(present)
-        before = {part: value for part, value in present.items() if part != "version"}
-        for part, names in _NEW.items():
-            known = saved[part] if isinstance(saved[part], dict) else {}
-            before[part] = {name: value for name, value in present[part].items() if name not in names or name in known}
-        return {**before, "operations": [former for _, former in self.operations]}
-
-
-def _without_later(present: Any, saved: Any) -> Any:
-    if isinstance(present, Redescribed) and isinstance(saved, dict) and not present.keys() <= saved.keys():
-        return present.before
-    if isinstance(present, dict) and isinstance(saved, dict):
-        known = {name: value for name, value in present.items() if name in saved or name not in _LATER}
-        return {name: _without_later(value, saved.get(name)) for name, value in known.items()}
-    if isinstance(present, list) and isinstance(saved, list) and len(present) == len(saved):
-        return list(map(_without_later, present, saved))
-    return present
 
 
 def _one_or_all(name: str, fingerprints: list[dict[str, Any]]) -> dict[str, Any]:

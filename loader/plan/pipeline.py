@@ -269,11 +269,6 @@ class Pipeline:
         joins = [join.fingerprint for join in self.joins]
         return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
 
-    def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
-        """Return the fingerprint in the form of a saved one, which an older version may have written."""
-        assert self.identity is not None
-        return self.identity.in_the_form_of(saved, self.fingerprint)
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for pickling, without the columns: the source has them, and they would be sent twice."""
         return {name: value for name, value in vars(self).items() if name != "columns"}

@@ -187,8 +187,8 @@ class Again(OfOne):
 class RunThrough(JoinPolicy):
     """Not a join: it stores the state of a source without random access.
 
-    The state: a local position and the source's state there as text. An empty text, or an empty
-    state of earlier versions, means the beginning.
+    The state: a local position and the source's state there as text. An empty text means the
+    beginning.
     """
 
     kind = "in order"
@@ -200,4 +200,4 @@ class RunThrough(JoinPolicy):
         )
 
     def is_note(self, note: JoinState) -> bool:
-        return [*map(type, note)] in ([], [int, str])
+        return [*map(type, note)] == [int, str]

@@ -152,7 +152,7 @@ class _Moved:
         """
         begun = {rest.stage for rest in cursor.unfinished}
         begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
-        above = any(stage is None or stage >= self.stages_now for stage in begun)
+        above = any(stage >= self.stages_now for stage in begun)
         for name, part in self._parts.items():
             draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
@@ -216,8 +216,8 @@ class _Moved:
         A leftover is the rest of a former shard's work.
         """
         lineages, stage = self.lineages(rest.lineages), rest.stage
-        if stage is None or stage >= self.stages:
-            stage = None if stage is None else stage - self.stages + self.stages_now
+        if stage >= self.stages:
+            stage += self.stages_now - self.stages
             cursor, mix = self.cursor(rest.cursor), rest.mix or self.mix
             return [dataclasses.replace(rest, cursor=cursor, lineages=lineages, stage=stage, mix=mix)]
         for name, size in self._sizes.items():

@@ -211,7 +211,7 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
     """
     former, now = (
         Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(fingerprint))
-        for fingerprint in (saved, pipeline.fingerprint_like(saved))
+        for fingerprint in (saved, pipeline.fingerprint)
     )
     if former - now and now - former:
         raise CheckpointError(

@@ -76,8 +76,6 @@ def with_parts(
     known_places = {min(each.places[0].position, length): each.places[0] for each in knowing if each.places}
     unread, order = min(first_unread(pipeline, states), length), saved_order(saved)
     position, counts = place_in_mix(unread, order, lasts)
-    if position not in known_places and (former := place_in_mix(unread, order, lasts, 0))[0] in known_places:
-        position, counts = former  # as states told it until a part was to be drawn again that had changed
     told = known_places.get(position)
     places = told.place if told is not None and isinstance(told.place, dict) else {}
     changed = {
@@ -96,7 +94,7 @@ def with_parts(
     sampler = {**saved, **{part_named(name): part.fingerprint for name, part in changed.items()}}
     source = known["source"]
     if any(part.generation > histories[name].last.generation for name, part in changed.items()):
-        source = pipeline.fingerprint_like(known)["source"]
+        source = pipeline.fingerprint["source"]
     fingerprint = Fingerprint({**known, "sampler": sampler, "source": source})
     leaf = dataclasses.replace(pipeline.leaf, sampler=now)
     return pipeline.with_leaf(leaf), retold(states, known, fingerprint)
@@ -163,20 +161,16 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
     return dataclasses.replace(state, fingerprint=known) if rest == known else state
 
 
-def place_in_mix(
-    position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
-) -> tuple[int, dict[str, int]]:
+def place_in_mix(position: int, order: MixOrder, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
     """Return the first position at which parts may have other orders, and each part's number of records before it.
 
     Args:
         position: position from which on nothing was read.
         order: order of the parts.
         changed: for each part, by name, the number of its first record after its last change.
-        before: 1: the position is after the last record before each change; 0: the position may be
-            that of the first record after a change.
     """
-    drawn = [order.position_of(order.names.index(name), last - before) for name, last in changed.items() if last]
-    position = max([position, *(place + before for place in drawn if place is not None)])
+    drawn = [order.position_of(order.names.index(name), last - 1) for name, last in changed.items() if last]
+    position = max([position, *(place + 1 for place in drawn if place is not None)])
     counts = dict(zip(order.names, order.counts(position).tolist()))
     return position, {name: max(counts[name], last) for name, last in changed.items()}
 

@@ -140,9 +140,7 @@ def _in_generation(
         return former, states
     now = {name: value for name, value in order.fingerprint.items() if name != OMITTED}
     kept = {OMITTED: saved[OMITTED]} if OMITTED in saved else {}
-    fingerprint = Fingerprint(
-        {**known, "sampler": {**now, **kept}, "source": pipeline.fingerprint_like(known)["source"]}
-    )
+    fingerprint = Fingerprint({**known, "sampler": {**now, **kept}, "source": pipeline.fingerprint["source"]})
     return pipeline, retold(states, known, fingerprint)
 
 
@@ -184,7 +182,7 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states, with the number of records added to fingerprints that lack it, as some chains wrote."""
+    """Return the states, with the number of records added to fingerprints that lack it, as those of some chains do."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     whole = sampler.sampler if isinstance(sampler, OneEpoch) else sampler
     told = [(state, _counted(whole, source, state.fingerprint["sampler"])) for state in states]
@@ -276,7 +274,7 @@ def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Finger
     """
     source = known["source"]
     if sampler.generation > History.of(known["sampler"]).last.generation:
-        source = now.fingerprint_like(known)["source"]
+        source = now.fingerprint["source"]
     return Fingerprint({**known, "sampler": sampler.fingerprint, "source": source})
 
 

@@ -50,13 +50,13 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
-    former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
+    former = _former(loaders, loaders.top, state, mix)
     former = with_formers(loaders, former, state.cursor.unfinished)
     lineages = tuple(leaf.lineage for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
         """Return the cursor (place in the stream) to continue a part of the pipeline, with leftovers for begun work."""
-        rests = tuple(rest for rest in cursor.unfinished if rest.stage in (part.stage, None))
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage == part.stage)
         if part.stage is None:
             join = former.joins[part.join or 0]
             inputs = map(split, join.inputs, former.inputs_at(join, cursor))
@@ -81,7 +81,7 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
-        former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
+        former = with_formers(loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished)
         _end(former, part, rest.cursor, run)
 
 
@@ -96,7 +96,7 @@ def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> 
     part = part_of(loaders, rest)
     if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
         return False
-    whole = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
+    whole = with_formers(loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished)
     cut = dataclasses.replace(whole, leaves=tuple(_until(leaf, position) for leaf in whole.leaves))
     made, expected = (list(_to_end(former, part, rest.cursor, run)) for former in (whole, cut))
     return list(map(_records_in, made)) != list(map(_records_in, expected))
@@ -181,8 +181,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
-    once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
-    if lineage.layers and lineage.total not in (total, total + once_more):
+    if lineage.layers and lineage.total != total:
         raise CheckpointError(
             f"the state is of a run of {lineage.total} positions that was on other shards before, but this "
             f"sampler has {total}. Pass the former number of records and epochs."
@@ -191,12 +190,8 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a cursor (place in the stream) is after the end of a part of the pipeline, or does not fit it.
-
-    With `drop_remainder`, a place one position after the end is allowed, because earlier versions
-    wrote it.
-    """
-    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
+    """Return True if a cursor (place in the stream) is after the end of a part of the pipeline, or does not fit it."""
+    ends = [leaf.total for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
     known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
@@ -216,16 +211,15 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
     """
     formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
-        former = _former(loaders, rest)
+        former = _former(loaders, part_of(loaders, rest), rest, rest.mix)
         formers[rest.whose] = PreviousShard(rest.whose, former.leaves, former.joins)
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
-def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
+def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftover, mix: str) -> Pipeline:
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
-    if rest.mix:
-        former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], rest.mix)))
-    part = part_of(loaders, rest)
+    if mix:
+        former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix)))
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(
             f"the state has an unfinished place, {short_repr(list(rest.cursor[:3]))}, that is not in this "
@@ -239,8 +233,6 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 
     A leftover is the rest of a former shard's work.
     """
-    if rest.stage is None:
-        return pipeline.top
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
 

@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from ...common.former_names import with_present_names
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover
-from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, json_text
+from ..plan.fingerprint import Fingerprint, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
-VERSION = 2
+VERSION = 1
 
 CHECKSUM = "checksum"
-"""Name of the checksum in a state. States of earlier versions have none."""
+"""Name of the checksum in a state."""
 
 MAX_STEP = 1 << 62
 """Limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
@@ -40,8 +39,7 @@ class LivingPlace(NamedTuple):
         position: position in the order without omitted records, from which on no shard has read any.
         place: the same place as a position in the order of all records. For a mix, a dict of such
             positions by the name of the part, for the parts that omit records.
-        length: number of positions of all shards together; None for an endless order, and in old
-            states.
+        length: number of positions of all shards together; None for an endless order.
     """
 
     position: int
@@ -151,14 +149,12 @@ class LoaderState:
                 damaged.
         """
         _refuse_grains(values)
-        if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
-            values = upgraded(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
-                f"the state has version {short_repr(values['version'])}, but this headrace reads versions up to "
+                f"the state has version {short_repr(values['version'])}, but this headrace reads version "
                 f"{VERSION}. Install the version of headrace that wrote it."
             )
-        content = unsealed(values) if isinstance(values, dict) else {}
+        content = unsealed(values) if isinstance(values, dict) and CHECKSUM in values else {}
         if set(content) | {"place"} != NAMES:
             raise CheckpointError(
                 f"{short_repr(values)} is not a state of a headrace loader. Pass the bytes that get_state() returned."
@@ -177,7 +173,6 @@ class LoaderState:
         else:
             read = tuple(map(ReshardHistory.from_values, lineages))
         cursor = cursor.with_unfinished(*_rests(content["unfinished"]))
-        fingerprint = Fingerprint({**parts, "sampler": with_present_names(parts["sampler"])})
         with _damage(skipped=skipped):
             steps, absorbed = map(_ranges, _list(skipped))
         with _damage(place=content.get("place")):
@@ -187,7 +182,7 @@ class LoaderState:
             }
             if not places.keys() <= {*range(len(read))}:
                 raise ValueError
-        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed), places)
+        return cls(cursor, step, shard, parts, read, SkippedSteps(steps, absorbed), places)
 
 
 NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished", "place"} - {"places"}
@@ -208,13 +203,9 @@ def sealed(content: bytes) -> bytes:
 def unsealed(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a state without the checksum, after comparing it.
 
-    A state without one is returned unchanged.
-
     Raises:
         CheckpointError: the checksum does not belong to the values.
     """
-    if CHECKSUM not in values:
-        return values
     content = {name: value for name, value in values.items() if name != CHECKSUM}
     try:
         found = f"{crc32(json_text(content).encode()):08x}"
@@ -229,38 +220,6 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
             f"{found}. Pass what get_state() returned, unchanged, or restore another checkpoint."
         )
     return content
-
-
-NAMES_OF_VERSION_1 = {"cursor", "fingerprint", "left_out", "lineage", "shard", "step", "unfinished", "version"}
-
-
-def upgraded(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of version 1, which had one leaf, in the form of version 2. Damaged values stay damaged.
-
-    A leaf is a source with its sampler.
-    """
-
-    def cursor(numbers: Any) -> Any:  # the position came before the skips
-        return [numbers[:1], numbers[1:]] if isinstance(numbers, list) and len(numbers) > 1 else None
-
-    def lineage(parts: Any) -> tuple[Any, Any]:  # the steps that it left out were within it
-        whole = isinstance(parts, list) and len(parts) == 6
-        return ([*parts[:3], *parts[4:]], parts[3]) if whole else (parts, [])
-
-    def unfinished(rest: Any) -> Any:
-        if not isinstance(rest, list) or len(rest) != 4:
-            return rest
-        return [rest[0], cursor(rest[1]), [lineage(rest[2])[0]], rest[3]]
-
-    (whole, absorbed), rests = lineage(values["lineage"]), values["unfinished"]
-    return {
-        **{name: values[name] for name in ("fingerprint", "shard", "step")},
-        "cursor": cursor(values["cursor"]),
-        "lineages": [whole],
-        "skipped": [values["left_out"], absorbed],
-        "unfinished": list(map(unfinished, rests)) if isinstance(rests, list) else rests,
-        "version": 2,
-    }
 
 
 def _refuse_grains(values: Any) -> None:
@@ -343,15 +302,11 @@ def _place_values(cursor: Cursor) -> list[Any]:
 
 
 def _rest_values(rest: Leftover) -> list[Any]:
-    """Return a leftover (the rest of a former shard's work) as plain JSON values.
-
-    Its stage is left out if it is unknown, as in states of earlier versions.
-    """
+    """Return a leftover (the rest of a former shard's work) as plain JSON values."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []
-    stage = [] if rest.stage is None else [rest.stage, *more]
-    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, *stage]
+    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, rest.stage, *more]
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
@@ -361,15 +316,15 @@ def _rests(values: Any) -> tuple[Leftover, ...]:
 
 def _rest(values: Any) -> Leftover:
     with _damage(unfinished=values):
-        shard, place, lineages, delivered, *more = _list(values)
-        parts: list[Any] = [None, [], ""]
+        shard, place, lineages, delivered, stage, *more = _list(values)
+        parts: list[Any] = [[], ""]
         parts[: len(more)] = more
-        stage, within, mix = parts
+        within, mix = parts
         if not isinstance(mix, str):
             raise TypeError
         cursor = _cursor(place).with_unfinished(*_rests(within))
         read = tuple(map(ReshardHistory.from_values, _list(lineages)))
-        return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage) if more else None, mix)
+        return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage), mix)
 
 
 def _place(values: Any) -> LivingPlace:
@@ -389,11 +344,6 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _check_fingerprint(parts: dict[str, Any]) -> None:
-    if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
-        raise CheckpointError(
-            f"the fingerprint of the state has version {short_repr(parts['version'])}, but this headrace "
-            f"reads versions {FINGERPRINT_VERSIONS}. Install the version of headrace that wrote it."
-        )
     with _damage(fingerprint=parts):
         if 0 in _counts(parts.get("batch_sizes")) or not {"source", "sampler"} <= set(parts):
             raise ValueError

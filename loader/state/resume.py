@@ -170,7 +170,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
     A difference of batch sizes counts only for a batch that is partly delivered.
     """
-    saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
+    saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint)
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
         for fingerprint in (saved, present):

@@ -88,7 +88,7 @@ class RowStreams:
             most: number of the part's own rows that suffice, so that others need not be made; None
                 for all.
         """
-        rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
+        rests = [rest for rest in start.unfinished if rest.stage == part.stage]
         if not rests:
             return self._own_rows(part, start, size, former, most)
         left = start.with_unfinished(*(rest for rest in start.unfinished if rest not in rests))

@@ -117,7 +117,7 @@ class InOrder:
     def _submit(self) -> None:
         if self._submitted is not None or self._ended is not None:
             return
-        since = (int(self._note[0]), str(self._note[1])) if self._note and self._note[1] else None
+        since = (int(self._note[0]), str(self._note[1])) if self._note[1] else None
         alone = self._position < self._singly_until
         length = self._stage.unit if alone else self._executor.inputs(self._stage.number)
         task = SpanTask(self._stage.number, self._position, self._position + length, self._leaf, since)

@@ -76,5 +76,4 @@ class UnfinishedRuns:
         return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
 
     def _is_end(self, rest: Leftover, cursor: Cursor) -> bool:
-        begun = self.pipeline.begun_at(self.part, cursor)
-        return not begun if rest.stage is None else rest.stage not in begun
+        return rest.stage not in self.pipeline.begun_at(self.part, cursor)

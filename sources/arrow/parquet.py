@@ -25,7 +25,7 @@ from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
-from ...formats.index import SUFFIXES, FoundRecords, index_of
+from ...formats.index import SUFFIX, FoundRecords, index_of
 from ..block_cache import BlockCache
 from ..file_source import FileSource, hex_digest
 from ..growing.generation import FileFacts
@@ -85,7 +85,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     _kind = "ParquetDataSource"
     _unpickled = ("_cache",)
-    _beside = (*SUFFIXES, ".unfinished")
+    _beside = (SUFFIX, ".unfinished")
     _settles = False
 
     def __init__(

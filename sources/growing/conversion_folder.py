@@ -16,7 +16,6 @@ import os
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ...common.former_names import formerly
 from ...common.messages import shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.opened import open_file
@@ -92,7 +91,7 @@ def _manifest(folder: str, storage: StorageOptions) -> FinishedShards | None:
     values = None
     with suppress(ValueError):  # one of somebody else's
         values = _json(f"{folder}/{MANIFEST}", storage)
-    if not isinstance(values, dict) or values.get("kind") not in (KIND, formerly(KIND)):
+    if not isinstance(values, dict) or values.get("kind") != KIND:
         return None
     return FinishedShards(tuple(str(shard["name"]) for shard in values["shards"]), True)
 

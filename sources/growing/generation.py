@@ -77,7 +77,7 @@ class Generation:
             for name, size, records, digest in values["files"]
         )
         number, records, count = (int(values[name]) for name in ("generation", "records", "file_count"))
-        return cls(number, records, count, files, bool(values.get("complete", True)))
+        return cls(number, records, count, files, bool(values["complete"]))
 
 
 def following(before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True) -> Generation:

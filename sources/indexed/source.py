@@ -22,7 +22,7 @@ from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
-from ...formats.index import SUFFIXES, FoundRecords, Index, IndexKind, index_of
+from ...formats.index import SUFFIX, FoundRecords, Index, IndexKind, index_of
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
 from ..growing.generation import FileFacts
 from ..kept_facts import file_facts_of
@@ -59,7 +59,7 @@ class IndexedSource(FileSource[RecordT]):
     """Patterns of the files that are read from a directory."""
 
     _unpickled = ("_pool", "_indices")
-    _beside = (*SUFFIXES, ".unfinished")
+    _beside = (SUFFIX, ".unfinished")
     _stamps: tuple[Stamp, ...]
 
     def __init__(

@@ -280,7 +280,7 @@ def _read_index(place: str, path: str) -> MegatronIndex:
         )
     if version != _VERSION or code not in _DTYPES:
         raise SourceError(
-            f"{shorten(path)} has version {version} and dtype code {code}, but only version 1 with codes 1 to "
+            f"{shorten(path)} has version {version} and dtype code {code}, but only version {_VERSION} with codes 1 to "
             f"{max(_DTYPES)} can be read. Write it with Megatron's MMapIndexedDataset."
         )
     memory = map_readable(place)

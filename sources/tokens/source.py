@@ -13,7 +13,7 @@ from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ...files.paths import PathLike, Paths, text_of
 from ...files.storage_options import StorageOptionsLike
-from ...formats.index import SUFFIXES
+from ...formats.index import SUFFIX
 from .bounds import OffsetsBeside, OffsetsGiven, OneLength, Split
 from .documents import TokenDocuments
 from .ended import MarkedByToken
@@ -74,7 +74,7 @@ class TokenSource(TokenDocuments):
     {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2, 1])}
     """
 
-    _beside = (".offsets", ".unfinished", *SUFFIXES)
+    _beside = (".offsets", ".unfinished", SUFFIX)
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 
@@ -215,7 +214,7 @@ WITHIN = {
 
 @pytest.mark.parametrize("within", WITHIN)
 def test_a_changed_mix_is_refused_where_its_parts_cannot_go_on(within):
-    """What is done to a mix as a whole: an error, though not strict. The same mix goes on; with states of before, too."""
+    """What is done to a mix as a whole: an error, though not strict. The same mix goes on."""
 
     def run(**weights):
         return iter(
@@ -228,13 +227,10 @@ def test_a_changed_mix_is_refused_where_its_parts_cannot_go_on(within):
     for changed in (run(a=1, b=2), run(a=1, c=1)):
         with pytest.raises(CheckpointError, match="so some records would come twice or never"):
             changed.set_state(state, strict=False)
-    rest, before = (
-        list(former),
-        re.sub(rb'"(mixes|selections|checksum)":"[0-9a-f]+",?', b"", state).replace(b",}", b"}"),
-    )
-    for told, strict in ((state, True), (state, False), (before, True)):
+    rest = list(former)
+    for strict in (True, False):
         same = run(a=1, b=1)
-        same.set_state(told, strict=strict)
+        same.set_state(state, strict=strict)
         np.testing.assert_equal(list(same), rest)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 import sys
 import threading
 from itertools import pairwise
@@ -386,7 +385,7 @@ def test_a_selection_map_of_any_size_makes_a_small_state():
 
 @pytest.mark.parametrize("above", [lambda dataset: dataset, lambda dataset: MapDataset.zip([dataset])])
 def test_another_array_in_a_selection_map_is_noticed(above):
-    """A state is refused with it; states of before that was told go on."""
+    """A state is refused with it."""
 
     def run(first):
         return iter(above(MapDataset.select_from_datasets([MapDataset.range(9)], Mapping(first))))
@@ -395,7 +394,6 @@ def test_another_array_in_a_selection_map_is_noticed(above):
     run(np.arange(9)).set_state(state)
     with pytest.raises(CheckpointError, match="selections"):
         run(np.arange(9) + 1).set_state(state)
-    run(np.arange(9) + 1).set_state(re.sub(rb'"(selections|checksum)":"[0-9a-f]+",?', b"", state).replace(b",}", b"}"))
 
 
 @pytest.mark.parametrize(

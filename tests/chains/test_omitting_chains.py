@@ -295,7 +295,7 @@ def test_joined_streams_that_would_read_a_former_order_again_are_refused():
     """Repeated from the beginning; in the middle of a window above the mix. Between two windows they go on."""
     stream = MapDataset.source(range(20)).to_iter_dataset()
     _, state = _of_stream(stream.repeat(3), steps=4)
-    with pytest.raises(CheckpointError, match="repeated from its beginning"):
+    with pytest.raises(CheckpointError, match=r"a stream that repeat\(\) reads again"):
         _of_stream(stream.omit(GONE).repeat(3), state)
     _, state = _of_stream(stream.repeat(3), steps=0)
     assert _of_stream(stream.omit(GONE).repeat(3), state)[0] == _left(range(20)) * 3

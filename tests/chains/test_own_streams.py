@@ -5,7 +5,7 @@ import os
 import random
 
 import pytest
-from damage import as_before, sealed
+from damage import sealed
 from pipelines import chosen, stream
 
 from headrace import IterDataset, MapDataset, ShardOptions
@@ -297,24 +297,6 @@ def test_a_fingerprint_that_the_class_tells_is_its_identity():
     iter(Versioned(41, "a").map(abs)).set_state(state)
     with pytest.raises(CheckpointError, match="parameters"):
         iter(Versioned(40, "b").map(abs)).set_state(state)
-
-
-@pytest.mark.parametrize("dataset", [Count(40), Versioned(40, "a"), Pairs(Count(80))])
-def test_states_that_know_no_parents_are_read(dataset):
-    """Those of earlier versions told kind and attributes, whatever `fingerprint` the class had."""
-    kind = type(dataset)
-    iterator = iter(dataset.map(str))
-    expected = stream(dataset.map(str))
-    next(iterator)
-    state = json.loads(iterator.get_state())
-    attributes = {"Count": "d83c60ce", "Versioned": "d83c60ce", "Pairs": "e10808d4"}
-    state["fingerprint"]["source"] = {"kind": kind.__qualname__, "parameters": attributes[kind.__qualname__]}
-    again = iter(dataset.map(str))
-    again.set_state(as_before(sealed(state)))
-    assert stream(again) == expected[1:]
-    state["fingerprint"]["source"]["parameters"] = "00000000"
-    with pytest.raises(CheckpointError, match="another pipeline"):
-        again.set_state(sealed(state))
 
 
 @pytest.mark.parametrize("worker_count", [0, 1])

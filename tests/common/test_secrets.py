@@ -248,17 +248,6 @@ def test_a_conversion_keeps_no_secret(host, tmp_path):
     assert _convert(again, tmp_path / "out", storage_options=given) == made
 
 
-def test_a_manifest_with_a_whole_url_is_accepted(host, tmp_path):
-    """As earlier versions wrote it: the conversion is known to be done."""
-    url, given = urls(host, "a.jsonl")["api key"], options(host, tmp_path)
-    made = _convert(url, tmp_path / "out", storage_options=given)
-    place = tmp_path / "out" / "manifest.json"
-    text = place.read_text()
-    place.write_text(text.replace(redacted(url), url))
-    assert place.read_text() != text
-    assert _convert(url, tmp_path / "out", storage_options=given).shards == made.shards
-
-
 def test_names_in_a_plan_are_those_of_the_input():
     """Files whose URLs differ only in what is hidden keep a name each."""
     names = [f"http://host/a?token={number}" for number in range(3)] + ["/data/b"]

@@ -2,7 +2,6 @@
 
 import enum
 import functools
-import json
 import operator
 import os
 import subprocess
@@ -12,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import version_1
-from damage import sealed
-from version_1 import Holder, Order, Scale
+from described_pipelines import PIPELINES, Order, Scale
+from pipelines import stream
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler
@@ -207,10 +205,10 @@ FOLDERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 
 PROGRAM = """
 import sys
-import test_identity, version_1
+import test_identity, described_pipelines
 for make in test_identity.KINDS.values():
     print(iter(make(1)).get_state().decode())
-for make in version_1.PIPELINES.values():
+for make in described_pipelines.PIPELINES.values():
     print(iter(make()).get_state().decode())
 """
 
@@ -228,43 +226,13 @@ def test_states_are_the_same_in_every_process():
     assert iter(KINDS["object in a closure"](1)).get_state().decode() in prints[0]
 
 
-VERSION_1 = json.loads((Path(__file__).parent.parent / "version_1.json").read_text())
-
-
-@pytest.mark.parametrize("name", version_1.PIPELINES)
-def test_states_that_version_1_wrote_go_on(name):
-    """Real states of version 1: the same elements come, and what is written then is of today's version."""
-    rest, state = version_1.after(version_1.PIPELINES[name], VERSION_1[name]["state"])
-    assert rest == VERSION_1[name]["rest"]
-    assert json.loads(state)["fingerprint"]["version"] == 2
-    assert version_1.after(version_1.PIPELINES[name], state.decode()) == (rest, state)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: version_1._loader(list(range(24)), abs),
-        lambda: version_1._loader(np.arange(24.0)),
-        lambda: version_1._loader(range(24), Scale(3)),
-        lambda: version_1._loader(range(24), Holder()),
-        lambda: version_1._loader(range(25)),
-    ],
-)
-def test_what_version_1_noticed_is_noticed_in_its_states(make):
-    """Another layout, another number of operations or records, another attribute."""
-    for name in ("list", "array", "operation"):
-        with pytest.raises(CheckpointError, match="another pipeline"):
-            iter(make()).set_state(VERSION_1[name]["state"])
-
-
-def test_a_fingerprint_of_a_later_version_is_refused():
-    """The error names the versions that are read."""
-    iterator = iter(_loader())
-    for version in (3, "2", None, [1]):
-        state = json.loads(iterator.get_state())
-        state["fingerprint"]["version"] = version
-        with pytest.raises(CheckpointError, match=r"version .*, but this headrace reads versions \(1, 2\)"):
-            iterator.set_state(sealed(state))
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_same_pipeline_made_again_resumes(name):
+    """Its sources and operations are other objects."""
+    iterator, again = iter(PIPELINES[name]()), iter(PIPELINES[name]())
+    next(iterator)
+    again.set_state(iterator.get_state())
+    assert stream(again) == stream(iterator)
 
 
 def test_other_hugging_face_datasets_of_the_same_length_are_told_apart():

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import headrace
-
 ROOT = Path(__file__).parents[2]
 
 LOADER_FILES, WORKER_FILES = 14, 18
@@ -57,5 +55,5 @@ def test_a_worker_goes_through_few_files_for_a_batch(paths):
 
 def test_a_batch_of_columns_is_a_slice_and_nothing_else(paths):
     """Without workers, seven of eight batches are there already: the iterator takes them from a list."""
-    batches = paths.of_users_process(paths.columns(headrace))
+    batches = paths.of_users_process(paths.columns())
     assert sorted(paths.median_path(batches)) == ["loader/iterator.py", "loader/stream/flow.py"]

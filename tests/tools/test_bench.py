@@ -197,11 +197,10 @@ def test_an_operation_that_fails_is_told_in_one_line(tmp_path, capsys):
     assert all("fails at line 2: ZeroDivisionError" in line and "record key 0" in line for line in lines)
 
 
-@pytest.mark.parametrize("option", ["--timeline", "--trace"])
-def test_the_page_and_the_timeline_are_two_files(option, tmp_path, capsys):
-    """One would take the place of the other. `--trace` is what the timeline was called."""
+def test_the_page_and_the_timeline_are_two_files(tmp_path, capsys):
+    """One would take the place of the other."""
     both = str(tmp_path / "both")
-    assert _bench(tmp_path, "raise SystemExit(4)", "--html", both, option, both) == 2
+    assert _bench(tmp_path, "raise SystemExit(4)", "--html", both, "--timeline", both) == 2
     assert "Name two files" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -106,11 +106,7 @@ def diff(one: Any, two: Any) -> Difference:
     (500, ['weights'])
     """
     one, two = _Side.of(one), _Side.of(two)
-    if one.pipeline is None and two.pipeline is not None:  # an older version may have written the state
-        two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
-    elif two.pipeline is None and one.pipeline is not None:
-        one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
-    records = records_differences([side.alike["sampler"] for side in (one, two)], [one.pipeline, two.pipeline])
+    records = records_differences([side.fingerprint["sampler"] for side in (one, two)], [one.pipeline, two.pipeline])
     # what follows from records that were appended or left out is told of no source and order
     orders = (_of_source, _of_order) if records is None else () if records else (_of_source,)
     compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
@@ -127,7 +123,6 @@ class _Side:
         pipeline: pipeline of a loader; None for a checkpoint.
         states: states of a checkpoint; empty for a loader.
         fingerprint: identity of the stream.
-        alike: identity in the form of the other side's version.
         skipped: skipped steps.
         shards: number of shards; None for a loader without shards, which may be one of many.
         sizes: sizes of batches, and of groups of other operations that take several elements.
@@ -136,7 +131,6 @@ class _Side:
     pipeline: Pipeline | None  # of a loader; None for a checkpoint
     states: Sequence[LoaderState]  # of a checkpoint
     fingerprint: dict[str, Any]  # the identity of the stream
-    alike: dict[str, Any]  # the identity in the form of the other side's version
     skipped: SkippedSteps  # skipped steps
     shards: int | None  # number of shards; None for a loader without shards, which may be one of many
     sizes: list[int]  # of batches, and of all other operations that take several elements
@@ -158,9 +152,7 @@ class _Side:
             pipeline, skipped = described.pipeline, described.skipped
             fingerprint, shards = pipeline.fingerprint, pipeline.shard.shard_count
         known = None if pipeline and shards == 1 else shards
-        return cls(
-            pipeline, states, fingerprint, fingerprint, skipped, known, list(fingerprint.get("batch_sizes") or [])
-        )
+        return cls(pipeline, states, fingerprint, skipped, known, list(fingerprint.get("batch_sizes") or []))
 
     @property
     def in_epochs(self) -> bool:
@@ -171,7 +163,7 @@ class _Side:
         """Return the balance of the shards (or None), the number of shards, and the size of balanced blocks (or 0)."""
         lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
-        return self.alike["sampler"].get("balance"), self.shards or 1, size
+        return self.fingerprint["sampler"].get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
         """Return the step with the position of the difference `found`, on `shards` shards.
@@ -213,7 +205,7 @@ def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
-    told = _differences("source", one.alike["source"], two.alike["source"])
+    told = _differences("source", one.fingerprint["source"], two.fingerprint["source"])
     chains = []
     if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
@@ -224,7 +216,7 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
-    known = [side.alike["operations"] for side in (one, two)]
+    known = [side.fingerprint["operations"] for side in (one, two)]
     if known[0] != known[1]:
         number = _first_other(*known)
         names = [
@@ -251,7 +243,10 @@ def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
 
 def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     beside = ("epoch", "balance")
-    told = [{name: value for name, value in side.alike["sampler"].items() if name not in beside} for side in (one, two)]
+    told = [
+        {name: value for name, value in side.fingerprint["sampler"].items() if name not in beside}
+        for side in (one, two)
+    ]
     if told[0] == told[1]:
         return
     asked = [{name: value for name, value in each.items() if name not in PASSING} for each in told]

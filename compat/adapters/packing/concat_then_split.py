@@ -91,8 +91,8 @@ class ConcatThenSplitIterDataset(Packing):
             return self._rows(parent, None, 0)
         ours = state if "starts" in state else _of_grains(state)
         parent.set_state(ours["parent"])
-        starts = ours["starts"]  # None in states of earlier versions
-        if starts is None or all(start < 0 for start in starts.values()):
+        starts = ours["starts"]
+        if all(start < 0 for start in starts.values()):
             return self._rows(parent, None, ours["delivered"])
         whole = self._whole(next(parent), lambda: ours["parent"])
         cut = {name: start for name, start in starts.items() if name not in whole.numbers}
@@ -248,6 +248,6 @@ def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
     cut = {name: start for name, (start, _) in state["remainder_slices"].items() if start >= 0}
     return {
         "parent": state["parent_state"],
-        "starts": cut or None,
+        "starts": cut,
         "delivered": state["elements_from_buffer_after_checkpoint"],
     }

@@ -28,7 +28,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Release(NamedTuple):
-    """The code that a process runs. Fields that an older release does not send are empty.
+    """The code that a process runs.
 
     Attributes:
         version: version of this package.
@@ -36,9 +36,9 @@ class Release(NamedTuple):
         numpy: version of NumPy, whose generators random operations use.
     """
 
-    version: str = "an older version"
-    source: str = ""
-    numpy: str = ""
+    version: str
+    source: str
+    numpy: str
 
 
 @cache
@@ -84,7 +84,7 @@ def numpy_mismatch(here: Release, there: Release) -> str | None:
 
     NumPy's generators may return other numbers in another feature release.
     """
-    if not there.numpy or _feature_release(here.numpy) == _feature_release(there.numpy):
+    if _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
     return f"it runs NumPy {there.numpy}, and this process {here.numpy}"
 
@@ -116,8 +116,8 @@ class Begun(NamedTuple):
     node: str
     clock: float
     error: bytes | None
-    release: tuple[str, ...] = ()
-    identity: str = ""
+    release: tuple[str, ...]
+    identity: str
 
 
 class Checked:

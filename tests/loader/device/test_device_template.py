@@ -95,7 +95,7 @@ def test_a_text_names_no_code(module, name, tmp_path):
 
 
 def test_a_forged_text_is_an_error():
-    """Each value of it changed; a pickle, as earlier versions sent it; arrays of objects."""
+    """Each value of it changed; a pickle; arrays of objects."""
     told = json.loads(to_text(TREES[0]))
     for place in paths_in(told):
         for value in ODD_VALUES:

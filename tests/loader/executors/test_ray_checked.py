@@ -57,12 +57,6 @@ def test_a_node_with_another_version_is_refused(error):
     assert len(str(told.value)) < 500
 
 
-def test_a_node_with_a_version_that_did_not_tell_itself_is_refused():
-    """Versions before this one answer with three values."""
-    with pytest.raises(ClusterMismatchError, match="runs an older version of headrace"):
-        _checked(_pipeline()).check(Begun("abc", 0.0, None), "10.0.0.7")
-
-
 def test_a_node_with_other_files_of_the_same_version_is_refused():
     """As two working copies may have; not where one of them has no files at all."""
     pipeline, here = _pipeline(), release_here()

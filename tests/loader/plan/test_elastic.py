@@ -236,7 +236,7 @@ def test_states_that_do_not_belong_together_are_refused():
         (states[:2], r"\[2\] of 3 are missing.*equal_steps=True"),
         ([states[0], others[1], states[2]], "different runs"),
         (others, "records 31 → 30"),
-        ([*states, b"{}"], r"state 3 of 4: \{\}"),
+        ([*states, b"{}"], r"states\[3\] of 4: \{\}"),
         (None, "a list of states"),
         (states[0], "a list of states"),
         ([sealed({**json.loads(states[0]), "shard": [0, 999_999_999]})], "999999998 in all"),

@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.errors import CheckpointError
-from headrace.loader.state.loader_state import LoaderState, sealed
+from headrace.loader.state.loader_state import sealed
 
 NAMES = [f"part-{number:04}" for number in range(1000)]
 
@@ -35,22 +35,13 @@ def state():
 
 @pytest.mark.long
 def test_a_state_of_a_thousand_parts_is_small_and_goes_on(state):
-    """Some 40 bytes a part; also with other weights; and one that was written before, which is not packed."""
+    """Some 40 bytes a part; also with other weights."""
     saved, following = state
     assert len(saved) < 40_000
-    plain = json.loads(saved)
-    plain["fingerprint"] = LoaderState.from_json(saved).fingerprint
-    del plain["checksum"]
-    whole = sealed(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode())
-    assert len(whole) > 150_000
-    for each in (saved, whole):
-        with iter(_loader()) as iterator:
-            iterator.set_state(each)
-            assert [next(iterator).tolist() for _ in range(2)] == following
-            assert iterator.get_state() != each
-        with iter(_loader()) as iterator:
-            iterator.set_state(each)
-            assert iterator.get_state() == saved
+    with iter(_loader()) as iterator:
+        iterator.set_state(saved)
+        assert iterator.get_state() == saved
+        assert [next(iterator).tolist() for _ in range(2)] == following
     with iter(_loader(weights={name: 1 + (name == NAMES[7]) for name in NAMES})) as iterator:
         iterator.set_state(saved, strict=False)
         assert next(iterator).shape == (5,)

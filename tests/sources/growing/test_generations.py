@@ -1,6 +1,5 @@
 """Sources that grow: keys stay, new files come at the end, and what was written down is held against the files."""
 
-import json
 import os
 import pickle
 
@@ -61,19 +60,6 @@ def test_a_generation_can_be_pinned_and_looks_no_more(folder):
     assert (pinned.growing, pinned.newest_generation(), pinned.complete) == (False, 0, True)
     with pytest.raises(SourceError, match=r"generation=7: there are only generations 0 to 1 in .*Pass one of these"):
         folder.open(generation=7)
-
-
-def test_logs_that_do_not_say_whether_a_conversion_was_complete_are_read(folder):
-    """Their generations count as complete, as they did when such logs were written."""
-    folder.open()
-    (log,) = (path for path in folder.path.rglob("*") if path.is_file() and b"headrace generation" in path.read_bytes())
-    written = json.loads(log.read_bytes())
-    del written["complete"]
-    log.unlink()
-    log.write_text(json.dumps(written))
-    source = folder.open()
-    assert folder.numbers(source) == [1, 2]
-    assert source.generation_complete(0)
 
 
 def test_a_pickled_source_reads_the_generation_that_it_was_made_for(folder):

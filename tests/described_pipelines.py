@@ -1,12 +1,6 @@
-"""The pipelines whose states version 1 wrote: `version_1.json` holds them, with what came next.
-
-Written by running this file as a program with the headrace of commit 8d33a1c, before fingerprints took in contents.
-"""
+"""Pipelines whose sources, orders and operations are of kinds that a state describes in different ways."""
 
 import functools
-import json
-import sys
-from itertools import islice
 
 import numpy as np
 
@@ -106,31 +100,3 @@ PIPELINES = {
     "shard of Grain's order, by the loader": lambda: _grain(ShardOptions(1, 3, drop_remainder=True)),
     "all of Grain's order": lambda: _grain(None),
 }
-
-
-def rest(iterator):
-    """What comes, as plain values."""
-    return [{k: v.tolist() for k, v in e.items()} if isinstance(e, dict) else e.tolist() for e in iterator]
-
-
-def after(make, state):
-    """What comes after a state, and the state that a later headrace writes at the same place."""
-    with iter(make()) as iterator:
-        iterator.set_state(state.encode())
-        written = iterator.get_state()
-        return rest(iterator), written
-
-
-def main():
-    """Prints the states, and what came after them, one pipeline a line."""
-    found = {}
-    for name, make in PIPELINES.items():
-        with iter(make()) as iterator:
-            list(islice(iterator, 2))
-            found[name] = {"state": iterator.get_state().decode(), "rest": rest(iterator)}
-    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
-    sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
-
-
-if __name__ == "__main__":
-    main()
