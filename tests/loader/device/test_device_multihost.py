@@ -379,7 +379,7 @@ def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
     for first, second, third in said:
         assert "ShardingError" in first[1]
         assert "2 parts of this process of axis data" in first[1]
-        assert "go on from a checkpoint" in second[1]
+        assert "Restore the last checkpoint with set_state" in second[1]
         assert third == first
 
 
