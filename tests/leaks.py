@@ -69,7 +69,9 @@ def _more(before: Kinds, now: Kinds) -> Kinds:
 
 
 def _threads() -> dict[str, str]:
-    return {f"{id(one)}": repr(one) for one in threading.enumerate() if not one.name.startswith(NOT_OURS)}
+    # Python makes a _DummyThread when a thread of a library's own calls Python, and keeps it after that thread has ended.
+    ours = (one for one in threading.enumerate() if not isinstance(one, threading._DummyThread))
+    return {f"{id(one)}": repr(one) for one in ours if not one.name.startswith(NOT_OURS)}
 
 
 def _processes() -> dict[str, str]:
