@@ -90,10 +90,10 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     )
     dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
-        what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
+        what = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
         raise TypeError(
             f"check_resume({short_repr(loader)}) takes {what}, check_resume(loader), not {a_kind_of(loader)}. "
-            "It makes its own iterators, from the start."
+            "Pass that: the check makes its own iterators."
         )
     checked = dataset.loader_description
     used = _fresh(checked.pipeline)

@@ -201,7 +201,7 @@ class Growth:
         except SourceNotFoundError as error:
             if complete and self.newest < 0:
                 raise SourceNotFoundError(
-                    f"{error} A growing source needs a first file, or a conversion that has begun to write there."
+                    f"{error} Write a first file there, or begin a conversion, before a growing source is made."
                 ) from error
             return []
         return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
