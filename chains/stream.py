@@ -32,10 +32,7 @@ from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import Filter, ZipRows
 from ..samplers import Balance, NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
-from ..samplers.changing.living import OmittedKeys
-from ..samplers.changing.sampler import ChangingSampler
 from ..samplers.mix.order import MixOrder
-from ..samplers.mix.sampler import MixSampler
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
@@ -154,17 +151,14 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
         TypeError, ValueError: as in `growth_of`; also if the leaf cannot grow and `growth` is not
             "hand".
     """
-    sampler: Any = leaf.sampler
-    omitted = sampler.omitted if isinstance(sampler, ChangingSampler) else OmittedKeys()
-    whole = sampler.sampler if isinstance(sampler, ChangingSampler) else sampler
-    order = whole.with_shard_options(leaf.shard).by_epochs() if isinstance(whole, ChainOrder) else None
+    order, omitted = leaf.sampler.by_epochs(), leaf.sampler.omitted_keys
     if order is None or node.repeats_batches or not getattr(leaf.source, "growing", False):
         growth_of(Evaluated(node) if node.grows else leaf.source, growth, leaf.shard)
         return leaf
     wanted = growth_of(leaf.source, growth, leaf.shard)
     refuse_to_ask_later(node.asks_records, wanted)
-    growing = growing_order(order, leaf.source)
-    return dataclasses.replace(leaf, sampler=growing.without(omitted.keys) if len(omitted) else growing, growth=wanted)
+    growing = growing_order(order.with_shard_options(leaf.shard), leaf.source)
+    return dataclasses.replace(leaf, sampler=growing.without({"": omitted}) if len(omitted) else growing, growth=wanted)
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
@@ -242,8 +236,7 @@ def without(stream: Stream, omit: Any) -> Stream:
         EmptyStreamError: if no record is left.
     """
     base = _line(stream.tree)[-1]
-    orders = (ChainOrder, ChangingSampler, MixSampler)
-    if not (isinstance(base, Read) and isinstance(base.leaf.sampler, orders)) or isinstance(
+    if not (isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)) or isinstance(
         base.leaf.source, Evaluated
     ):
         raise ValueError(
@@ -379,8 +372,7 @@ def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
     If it has a single source with several epochs, these are the source's next epochs; else the same elements again.
     """
     base = _line(tree)[-1]
-    orders = (ChainOrder, ChangingSampler)
-    if not isinstance(base, Read) or base.leaf.growth is not None or not isinstance(base.leaf.sampler, orders):
+    if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
         return Joined((tree,), Again(epochs))
     if base.leaf.in_order or not len(base.leaf.sampler.with_shard_options(NoSharding())):
         return Joined((tree,), Again(epochs))

@@ -23,7 +23,7 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..samplers import IndexSampler, SequentialSampler, ShardOptions
 from ..samplers.order import UnreadOrder
-from ..samplers.protocol import ScalarSampler
+from ..samplers.own_sampler import ScalarSampler
 from .flat_map_counts import reached_by
 
 VERSION = 2

@@ -12,6 +12,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from headrace.samplers.protocol import VectorSampler
+
 os.environ.setdefault("KERAS_BACKEND", "jax")  # whose callback is in the reference
 
 DOCS = Path(__file__).parent
@@ -70,13 +72,15 @@ def _lines_of(page: Path, told: set[str]) -> list[str]:
 
 
 def _members(kind: type) -> list[tuple[str, Any]]:
-    """Its public methods and properties that have a docstring, but for those that only our tools use."""
+    """Its public methods and properties that have a docstring, but for those that only our tools or the loader use."""
     named = ((name, inspect.getattr_static(kind, name)) for name in dir(kind) if not name.startswith("_"))
+    of_loader = vars(VectorSampler)
     return [
         (name, thing if isinstance(thing, property) else getattr(kind, name))
         for name, thing in named
         if (callable(thing) or isinstance(thing, (property, staticmethod, classmethod)))
         and not re.search(r"^$|\btools?\b", _first_line(thing))
+        and thing is not of_loader.get(name)
     ]
 
 

@@ -99,7 +99,7 @@ class LoaderMethods(Remarks):
         vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
-            warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
+            warn_of_shared_blocks(leaf.source, leaf.facts.shuffle, leaf.shard.shard_count)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ..common.validation import whole_number
 from ..errors import CheckpointError, ClosedError
-from ..samplers.one_epoch import OneEpoch
+from ..samplers.one_epoch import one_epoch_of
 from ..samplers.protocol import ENDLESS
 from .plan.build import not_empty
 from .plan.cursor import Cursor
@@ -231,6 +231,5 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         )
     if isinstance(leaf.sampler, PackedOrder):
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
-    whole: Any = leaf.sampler
-    sampler = whole.of_epoch(epoch) if leaf.plans_batches else OneEpoch(whole, epoch, leaf.epoch_length)
+    sampler = one_epoch_of(leaf.sampler, epoch)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch, growth=None))

@@ -53,9 +53,7 @@ class Passes:
         """Warn once if a new run repeats a random epoch: an earlier run ended, and the pipeline has one epoch."""
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
-        draws = getattr(leaf.sampler, "shuffle", False) or any(
-            operation.needs_seed for operation in pipeline.operations
-        )
+        draws = leaf.facts.shuffle or any(operation.needs_seed for operation in pipeline.operations)
         if self._warned or not (self.ended and one_epoch and draws):
             return
         self._warned = True

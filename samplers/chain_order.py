@@ -18,7 +18,7 @@ from .balance import Balance
 from .index import IndexSampler
 from .index_maps import IndexMap, Repeat, Shuffle, parameters_of
 from .permutation import unpermute
-from .protocol import ENDLESS
+from .protocol import ENDLESS, OrderFacts, VectorSampler
 from .sharding import NoSharding, ShardOptions
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
@@ -29,7 +29,7 @@ _WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shu
 
 
 @dataclass(frozen=True)
-class ChainOrder:
+class ChainOrder(VectorSampler):
     """A sampler whose order is given by index maps, applied one after another.
 
     A position is an index of the dataset made last. All shards together read all positions.
@@ -45,8 +45,6 @@ class ChainOrder:
             None (default): shards read in turn.
     """
 
-    knows_later_epochs: ClassVar[bool] = True
-
     maps: Sequence[IndexMap]
     length: int
     epoch_length: int
@@ -57,14 +55,19 @@ class ChainOrder:
     seed: None = field(default=None, init=False)  # random operations of a chain have seeds of their own
 
     @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time; at most 32 epochs, so small for short epochs."""
-        # Some maps do work for each epoch, so a block has few epochs.
-        return min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1))
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        return OrderFacts(
+            # Some maps do work for each epoch, so a block has few epochs.
+            block_size=min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1)),
+            records=self.epoch_length,
+            balance=self.balance,
+            has_later_epochs=True,
+            can_change=True,
+        )
 
     def __len__(self) -> int:
-        whole = self.length // self.shard_options.shard_count * self.shard_options.shard_count
-        return whole if self.shard_options.drop_remainder and self.length < ENDLESS else self.length
+        return self.of_equal_shards(self.length)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -81,13 +84,6 @@ class ChainOrder:
         for each in self.maps:
             positions = each.many(positions)
         return positions if self.records is None else positions % self.records
-
-    def seeds(self, positions: NDArray[np.int64]) -> None:
-        """Return None: positions have no seeds of their own."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
-        """Return this order for the shard `shard_options`."""
-        return dataclasses.replace(self, shard_options=shard_options)
 
     def by_epochs(self) -> IndexSampler | None:
         """Return the same order as an `IndexSampler`, or None if it cannot be one.
@@ -131,11 +127,6 @@ class ChainOrder:
         except (TypeError, ValueError, LookupError):
             return None
         return None if sampler is None or saved.keys() & {"balance", "selections"} else sampler.fingerprint
-
-    @property
-    def num_records(self) -> int:
-        """Number of records in each epoch, equal to `epoch_length`."""
-        return self.epoch_length
 
     joining: ClassVar[bool] = False
 
@@ -182,5 +173,8 @@ class ChainOrder:
 
     def over(self, epochs: int | None) -> ChainOrder:
         """Return this order repeated for `epochs` times its length; without end for None."""
-        length = ENDLESS if epochs is None else min(self.length * epochs, ENDLESS)
-        return dataclasses.replace(self, length=length)
+        return dataclasses.replace(self, length=ENDLESS if epochs is None else self.length_over(epochs))
+
+    def length_over(self, epochs: int) -> int:
+        """Return `epochs` times the number of positions of the order, at most `sys.maxsize`."""
+        return min(self.length * epochs, ENDLESS)

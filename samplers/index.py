@@ -7,8 +7,9 @@ with the number of records.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from ..migration_hints.decorators import explains_init
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of, unpermute
-from .protocol import ENDLESS, RecordMetadata, metadata_at
+from .protocol import ENDLESS, OrderFacts, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Positions = NDArray[np.int64]
 
 @explains_init
 @dataclass(frozen=True)
-class IndexSampler:
+class IndexSampler(VectorSampler):
     """Read every record once in each epoch; O(1) memory, and O(1) time for any position.
 
     The order is global: the epoch of a position is `position // num_records`, and shard s of S
@@ -67,9 +68,6 @@ class IndexSampler:
     >>> int(sampler.record_keys(np.array([7]))[0]) == sampler[7].record_key
     True
     """
-
-    knows_later_epochs: ClassVar[bool] = True
-    repeats_records: ClassVar[bool] = True
 
     num_records: int
     shard_options: ShardOptions = field(default_factory=NoSharding)
@@ -155,8 +153,22 @@ class IndexSampler:
         return self.num_records
 
     @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        return OrderFacts(
+            block_size=self._block_size,
+            records=self.num_records,
+            balance=self.balance,
+            shuffle=self.shuffle,
+            shards="own" if self.algorithm == "grain" else "stripe",
+            same_records=True,
+            has_later_epochs=True,
+            can_change=True,
+            is_one_shuffle=type(self) is IndexSampler and self.shuffle is True and self.algorithm == "headrace",
+        )
+
+    @property
+    def _block_size(self) -> int:
         # Below some thousands, NumPy's calls cost more than their work. But each epoch of Grain's
         # order has a fixed cost, however few its records are.
         if isinstance(self.shuffle, BlockShuffle):
@@ -199,11 +211,6 @@ class IndexSampler:
         if isinstance(self.shuffle, BlockShuffle):
             return BlockOrder(self.shuffle, self.num_records, self.seed).record_keys(places, epochs)
         return permute(places, epochs, self.num_records, self.seed)
-
-    @property
-    def is_one_shuffle(self) -> bool:
-        """True if `record_keys` applies `permute` to each epoch's places and does nothing else."""
-        return type(self) is IndexSampler and self.shuffle is True and self.algorithm == "headrace"
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1).
@@ -274,20 +281,9 @@ class IndexSampler:
 
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
 
-    def seeds(self, positions: Positions) -> None:
-        """Return None: positions have no seeds of their own, `seed` is used for all."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> IndexSampler:
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
         """Return this sampler for the shard `shard_options`."""
         return dataclasses.replace(self, shard_options=shard_options)
-
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at one global position.
-
-        Raises:
-            IndexError: if `index` is outside `[0, len(self))`.
-        """
-        return metadata_at(self, index)
 
 
 class SequentialSampler(IndexSampler):
@@ -309,7 +305,7 @@ class SequentialSampler(IndexSampler):
     def __init__(self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None) -> None:
         super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
 
-    def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
         """Return this sampler for the shard `shard_options`."""
         return type(self)(self.num_records, shard_options, self.seed)
 
@@ -320,3 +316,19 @@ class SequentialSampler(IndexSampler):
             ValueError: if `records` is not in `[1, 2^55]`.
         """
         return type(self)(records, self.shard_options, self.seed)
+
+
+def index_order_of(fingerprint: Mapping[str, Any]) -> IndexSampler | None:
+    """Return the order that has a fingerprint; None if it is another kind of order, or not valid."""
+    if (
+        fingerprint.get("kind") not in ("IndexSampler", "SequentialSampler")
+        or fingerprint.get("algorithm") != "headrace"
+    ):
+        return None
+    try:
+        shuffle = fingerprint["shuffle"]
+        shuffle = BlockShuffle(**shuffle) if isinstance(shuffle, dict) else shuffle
+        records, epochs = fingerprint["records"], fingerprint["epochs"]
+        return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=fingerprint["seed"])
+    except (TypeError, ValueError, LookupError):
+        return None

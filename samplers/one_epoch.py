@@ -5,16 +5,16 @@ In: positions counted from the start of the epoch. Out: the record keys of the w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .protocol import VectorSampler
+from .protocol import OrderFacts, VectorSampler
 from .sharding import ShardOptions
 
 
-class OneEpoch:
+class OneEpoch(VectorSampler):
     """A sampler over one epoch of another sampler.
 
     Shards divide the epoch instead of the whole order. So each shard begins and ends with the
@@ -23,23 +23,37 @@ class OneEpoch:
     Args:
         sampler: the sampler of all epochs.
         epoch: number of the epoch, from 0.
-        length: number of positions in an epoch, of all shards together.
     """
 
-    def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:
+    shard_options: ShardOptions
+    seed: int | None
+    epoch_length: int
+    fingerprint: dict[str, Any]
+
+    def __init__(self, sampler: VectorSampler, epoch: int) -> None:
         self.sampler = sampler
         self.epoch = epoch
-        self._first = epoch * int(getattr(sampler, "epoch_stride", length))
-        self.epoch_length = length
+        self._first = epoch * sampler.epoch_stride
+        self.epoch_length = sampler.epoch_length
         self.shard_options = sampler.shard_options
-        self.block_size = sampler.block_size
-        self.algorithm = getattr(sampler, "algorithm", "")
-        self.balance = getattr(sampler, "balance", None)
         self.seed = None if sampler.seed is None else sampler.seed + (epoch << 32)  # a seed has 32 bits
-        self.fingerprint: dict[str, Any] = {**sampler.fingerprint, "epoch": epoch}
+        self.fingerprint = {**sampler.fingerprint, "epoch": epoch}
 
     def __len__(self) -> int:
         return self.epoch_length
+
+    @property
+    def facts(self) -> OrderFacts:
+        facts = self.sampler.facts
+        return OrderFacts(block_size=facts.block_size, balance=facts.balance, shards=facts.shards)
+
+    @property
+    def balance(self) -> Any:
+        return self.facts.balance
+
+    @property
+    def whole(self) -> VectorSampler:
+        return self.sampler
 
     def __repr__(self) -> str:
         return f"{self.sampler!r} in epoch {self.epoch}"
@@ -50,5 +64,10 @@ class OneEpoch:
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
         return self.sampler.seeds(positions + self._first)
 
-    def with_shard_options(self, shard_options: ShardOptions) -> OneEpoch:
-        return OneEpoch(self.sampler.with_shard_options(shard_options), self.epoch, self.epoch_length)
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
+        return type(self)(self.sampler.with_shard_options(shard_options), self.epoch)
+
+
+def one_epoch_of(order: Any, epoch: int) -> Any:
+    """Return the order of one epoch, with positions from the start of the epoch."""
+    return order.of_epoch(epoch) if order.facts.shards == "planned" else OneEpoch(order, epoch)

@@ -12,13 +12,13 @@ parts.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.distinct import distinct
-from .protocol import VectorSampler
+from .protocol import OrderFacts, VectorSampler
 from .sharding import ShardOptions
 
 
@@ -27,7 +27,7 @@ def has_own_orders(sampler: VectorSampler) -> bool:
 
     Otherwise, shards read parts of one common order.
     """
-    return getattr(sampler, "algorithm", "") == "grain"
+    return sampler.facts.shards == "own"
 
 
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
@@ -72,7 +72,7 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
     return sampler.with_shard_options(first) if order_shards == 1 else OwnOrders(sampler, first)
 
 
-class OwnOrders:
+class OwnOrders(VectorSampler):
     """The separate orders of all shards of a former run, as one sampler.
 
     Args:
@@ -83,14 +83,22 @@ class OwnOrders:
         ValueError: if a shard would have no records.
     """
 
+    shard_options: ShardOptions
+    seed: int | None
+    epoch_length: int
+    fingerprint: dict[str, Any]
+
     def __init__(self, sampler: VectorSampler, shard_options: ShardOptions) -> None:
         sampler.with_shard_options(dataclasses.replace(shard_options, shard_index=shard_options.shard_count - 1))
         self._sampler = sampler.with_shard_options(shard_options)
         self.shard_options = shard_options
         self.seed = sampler.seed
         self.epoch_length = sampler.epoch_length
-        self.block_size = sampler.block_size
-        self.fingerprint: dict[str, Any] = sampler.fingerprint
+        self.fingerprint = sampler.fingerprint
+
+    @property
+    def facts(self) -> OrderFacts:
+        return OrderFacts(block_size=self._sampler.block_size)
 
     def __len__(self) -> int:
         return len(self._sampler)
@@ -107,5 +115,5 @@ class OwnOrders:
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
         return self._sampler.seeds(positions)
 
-    def with_shard_options(self, shard_options: ShardOptions) -> OwnOrders:
-        return OwnOrders(self._sampler, shard_options)
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
+        return type(self)(self._sampler, shard_options)

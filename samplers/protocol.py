@@ -1,24 +1,23 @@
-"""Protocols of samplers, and the adapter that lets the loader use a user's own sampler.
+"""The protocol of a user's own sampler, and the base class of the orders that the loader uses.
 
 In: positions in the global order. Out: record keys.
 """
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
-from collections.abc import Callable, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import fresh_generator
-from ..common.identity.values import digest, plain_attributes
-from ..common.messages import a_kind_of, short_repr
-from ..errors import RecordKeyError, StopIterationError
-from .sharding import NoSharding, ShardOptions, as_shard_options
+from ..common.messages import short_repr
+from .sharding import ShardOptions
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -68,51 +67,229 @@ class SamplerLike(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-class VectorSampler(Protocol):
-    """Protocol of the samplers that the loader uses, which return the keys of many positions.
+@dataclass(frozen=True)
+class OrderFacts:
+    """Facts about an order that callers ask once; each has a default.
 
-    All samplers of headrace have it; `as_vector_sampler` converts any `Sampler`.
+    Attributes:
+        block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code.
+        most_at_once: largest number of positions that are computed fast in one call.
+        records: number of records of the source that the order covers; None: any number.
+        parts: names of the parts of a mix; a record key of part number p of n is `i * n + p`. (): no mix.
+        balance: the `Balance` that divides the records of each global batch among the shards; None: in turn.
+        shuffle: True or a `BlockShuffle` if each epoch has a random order; else False.
+        shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
+            "planned": the order is made for a number of shards, and keeps its own history of them.
+        same_records: True if all epochs have the same records.
+        has_later_epochs: True if `record_keys` also knows the epochs after the last one.
+        can_change: True if records can be appended to the order, or omitted from it.
+        is_one_shuffle: True if `record_keys` applies `permute` to each epoch's places and does nothing else.
     """
 
-    @property
-    def shard_options(self) -> ShardOptions:
-        """The shard of this process."""
-        ...
+    block_size: int = 16384
+    most_at_once: int = ENDLESS
+    records: int | None = None
+    parts: tuple[str, ...] = ()
+    balance: Any = None
+    shuffle: Any = False
+    shards: Literal["stripe", "own", "planned"] = "stripe"
+    same_records: bool = False
+    has_later_epochs: bool = False
+    can_change: bool = False
+    is_one_shuffle: bool = False
 
-    @property
-    def seed(self) -> int | None:
-        """Seed of random operations; None: they cannot run."""
-        ...
 
-    @property
-    def epoch_length(self) -> int:
-        """Number of positions in an epoch."""
-        ...
+class VectorSampler:
+    """Base of all orders that the loader uses: each maps positions to record keys.
 
-    @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code."""
+    Orders are immutable, and may be asked from any thread and process. A kind of order defines `shard_options`,
+    `seed`, `epoch_length`, `fingerprint`, `__len__` and `record_keys`. All other members have defaults, which are
+    right for an order that never changes, or raise an error that names the kind of order.
 
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values, without the shard."""
-        ...
+    `as_vector_sampler` makes one of a user's own `Sampler`.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def shard_options(self) -> ShardOptions:
+            """The shard of this process."""
+
+        @property
+        def seed(self) -> int | None:
+            """Seed of random operations; None: they cannot run."""
+
+        @property
+        def epoch_length(self) -> int:
+            """Number of positions in an epoch."""
+
+        @property
+        def fingerprint(self) -> dict[str, Any]:
+            """The values that determine the order, as JSON values, without the shard."""
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
-        ...
+        raise NotImplementedError
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
-        ...
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """Return the record at one global position.
+
+        Raises:
+            IndexError: if `index` is outside `[0, len(self))`.
+        """
+        return metadata_at(self, index)
+
+    @property
+    def facts(self) -> OrderFacts:
+        """What callers must know about the order."""
+        return OrderFacts()
+
+    @property
+    def block_size(self) -> int:
+        """Number of positions to ask `record_keys` for at a time."""
+        return self.facts.block_size
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
         """Return a seed `uint64[n]` for each position `int64[n]`; None: `seed` is used for all."""
-        ...
+        return None
 
-    def with_shard_options(self, shard_options: ShardOptions) -> VectorSampler:
-        """Return this sampler for the shard `shard_options`."""
-        ...
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
+        """Return this order for the shard `shard_options`."""
+        other = copy.copy(self)
+        vars(other)["shard_options"] = shard_options
+        return other
+
+    def of_equal_shards(self, total: int) -> int:
+        """Return the number of positions that are read of `total`, with the `drop_remainder` of the shard options."""
+        shards = self.shard_options.shard_count
+        return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
+
+    @property
+    def epoch_count(self) -> int | None:
+        """Number of epochs, a last incomplete one included; None: the order is endless."""
+        return None if len(self) >= ENDLESS else -(-len(self) // self.epoch_length)
+
+    @property
+    def epoch_stride(self) -> int:
+        """Number of global positions from the start of an epoch to the start of the next, for this shard."""
+        return self.epoch_length
+
+    def epoch_at(self, position: int) -> int:
+        """Return the number of the epoch, from 0, to which a position belongs."""
+        return position // self.epoch_stride
+
+    def length_over(self, epochs: int) -> int:
+        """Return the number of positions of the first `epochs` epochs, also of later ones than the last."""
+        return min(self.epoch_length * epochs, ENDLESS)
+
+    def position_of(self, record_key: int, epoch: int) -> int | None:
+        """Return the first position of a record in an epoch, or None if it is not in the epoch.
+
+        The default looks at all positions of the epoch.
+        """
+        start, stop = epoch * self.epoch_length, min((epoch + 1) * self.epoch_length, len(self))
+        for first in range(start, stop, self.block_size):
+            positions = np.arange(first, min(first + self.block_size, stop), dtype=np.int64)
+            found = np.flatnonzero(self.record_keys(positions) == record_key)
+            if found.size:
+                return int(positions[found[0]])
+        return None
+
+    def for_source(self, records: int, part: str | None = None) -> Self:
+        """Return this order for a source, after checking that the source has enough records.
+
+        Args:
+            records: number of records of the source.
+            part: name of the part of a mix that the source is; None if there is no mix.
+
+        Raises:
+            ValueError: if the order covers more records.
+        """
+        if self.facts.records is not None and self.facts.records > records:
+            of = "" if part is None else f"part {short_repr(part)}: "
+            remedy = "MixSampler the source itself, or its length" if of else "num_records=len(source)"
+            raise ValueError(
+                f"{of}the sampler covers {self.facts.records} records, but the source has {records}. Pass {remedy}."
+            )
+        return self
+
+    @property
+    def parts(self) -> Mapping[str, VectorSampler]:
+        """The orders of the parts of a mix by name; another order itself by the name ""."""
+        return {"": self}
+
+    def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
+        """Return this order with other orders for the parts named in `parts`; see `parts` for the names."""
+        return parts.get("", self)
+
+    def part_at(self, position: int) -> tuple[str, int]:
+        """Return the name of the part at a position, and the position in the order of this part."""
+        return "", position
+
+    def part_epochs(self, position: int) -> dict[str, int]:
+        """Return a dict by part name: the epoch, from 0, of the part's last record up to a position."""
+        return {"": self.epoch_at(position)}
+
+    def part_records(self, position: int) -> dict[str, int]:
+        """Return a dict by part name: the number of its records before a position."""
+        return {"": position}
+
+    @property
+    def omitted_keys(self) -> NDArray[Any]:
+        """Sorted keys of records that the order omits."""
+        return np.empty(0, np.int64)
+
+    def without(self, keys: Mapping[str, NDArray[np.int64]]) -> VectorSampler:
+        """Return this order without some records.
+
+        Args:
+            keys: keys of the records by part of a mix; of another order by the name "".
+
+        Raises:
+            ValueError: if records cannot be omitted from this order, or from that of a part.
+            EmptyStreamError: if no record is left.
+        """
+        raise ValueError(
+            f"{short_repr(self)} cannot be used with a growing source or omit=. Pass an IndexSampler. "
+            "To leave out records of a WeightedSampler, give them weight 0."
+        )
+
+    def by_epochs(self) -> VectorSampler | None:
+        """Return the same order as one that can be given another number of records; None if it cannot be one."""
+        return None
+
+    def over(self, epochs: int | None) -> VectorSampler | None:
+        """Return the same order, `epochs` times as long; endless for None. Return None if it cannot be repeated."""
+        return None
+
+    @property
+    def whole(self) -> VectorSampler:
+        """The order of all epochs, if this is the order of a single one; else the order itself."""
+        return self
+
+    def with_history(self, history: Any) -> VectorSampler | None:
+        """Return this order with `history` (a `History`) as its changes; None if its records cannot change."""
+        return None
+
+    def generation_at(self, position: int) -> tuple[int, int] | None:
+        """Return the source's generation at a position, and the position from which on it holds.
+
+        None if the order is of a source whose records never changed.
+        """
+        return None
+
+    @property
+    def weights_told(self) -> str:
+        """A text for messages that describes the weights of the records; "" if they have none."""
+        return ""
+
+    def former_weights(self, position: int) -> str | None:
+        """Return the digest of the former weights that hold at a position; None if the present weights hold there."""
+        return None
 
 
 def metadata_at(sampler: Any, index: int) -> RecordMetadata:
@@ -129,178 +306,3 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
         )
     key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
     return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))
-
-
-class ScalarSampler:
-    """A user's `Sampler` as a `VectorSampler`: it is called once for each position.
-
-    If it returns generators (`rng`), one number is drawn from each; this number is the seed of
-    random operations at its position.
-
-    Args:
-        sampler: the user's sampler; it is called once for position 0.
-        shard_options: the shard of this process; None (default): the sampler's own, or no sharding.
-        length: number of positions; None (default): `len(sampler)`, or found by calls.
-
-    Raises:
-        TypeError: if a call does not return a `RecordMetadata` with a record key.
-        StopIterationError: if the first call raises StopIteration.
-    """
-
-    block_size = 1
-
-    def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None, length: int | None = None) -> None:
-        self._sampler = sampler
-        self.shard_options = as_shard_options(shard_options or getattr(sampler, "shard_options", None) or NoSharding())
-        self.epoch_length = _length_of(sampler) if length is None else length
-        self._first = _metadata_from(self._metadata, 0) if self.epoch_length else None
-        rng = None if self._first is None else self._first.rng
-        self.seed = None if rng is None else _seed_of(rng)  # None says that random operations cannot run
-        self.fingerprint = self._fingerprint()
-
-    def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own `fingerprint`, or one made of its class, its length and a digest.
-
-        The digest covers its plain attributes and the record at the first position.
-
-        Raises:
-            RecordKeyError: if the first record key is not an int, and the sampler has no `fingerprint`.
-        """
-        explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
-        if explicit:
-            return explicit
-        first = None if self._first is None else int(self._checked([self._first.record_key])[0])
-        parameters = digest([plain_attributes(self._sampler), first, self.seed], 8)
-        return {"kind": type(self._sampler).__qualname__, "length": len(self), "parameters": parameters}
-
-    def __len__(self) -> int:
-        return self.epoch_length
-
-    def _metadata(self, position: int) -> RecordMetadata:
-        metadata = self._sampler[position]
-        if getattr(metadata, "record_key", None) is None:
-            raise TypeError(
-                f"{type(self._sampler).__name__}[{position}] returned {short_repr(metadata)}. A sampler must "
-                "return RecordMetadata(index, record_key)."
-            )
-        return metadata
-
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._checked([self._metadata(position).record_key for position in positions.tolist()])
-
-    def _checked(self, keys: list[Any]) -> NDArray[np.int64]:
-        try:
-            return np.array(list(map(_whole, keys)), dtype=np.int64)
-        except (OverflowError, TypeError):
-            wrong = next((key for key in keys if not _is_key(key)), keys)
-            raise RecordKeyError(
-                f"{type(self._sampler).__name__} returned record_key={short_repr(wrong)}, which is not a key of a "
-                "source. A sampler must return RecordMetadata(index, record_key) with an int in [0, len(source))."
-            ) from None
-
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        if self.seed is None:
-            return None
-        generators = [self._metadata(position).rng for position in positions.tolist()]
-        return np.array([0 if rng is None else _seed_of(rng) for rng in generators], dtype=np.uint64)
-
-    def with_shard_options(self, shard_options: ShardOptions) -> ScalarSampler:
-        return ScalarSampler(self._sampler, shard_options, self.epoch_length)
-
-
-def _whole(key: Any) -> int:
-    """Convert a record key to an int; a float is accepted only if it is a whole number.
-
-    Raises:
-        TypeError: if it is another value.
-    """
-    return int(key) if isinstance(key, float) and key.is_integer() else operator.index(key)
-
-
-def _is_key(value: Any) -> bool:
-    try:
-        return -(1 << 63) <= _whole(value) < 1 << 63
-    except TypeError:
-        return False
-
-
-def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadata:
-    try:
-        return ask(position)
-    except StopIteration as error:
-        raise StopIterationError(
-            f"the sampler raised StopIteration at position {position}. After its last position it must raise "
-            "IndexError."
-        ) from error
-
-
-def _length_of(sampler: Sampler) -> int:
-    """Return the number of positions of a sampler, `len(sampler)`.
-
-    Without `__len__`, the first position that raises IndexError is found by a binary search of 63
-    calls.
-
-    Raises:
-        StopIterationError: if such a call raises StopIteration.
-    """
-    if isinstance(sampler, Sized):
-        return len(sampler)
-    low, high = 0, ENDLESS
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            _metadata_from(lambda position: sampler[position], middle)
-        except IndexError:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _seed_of(rng: Generator) -> int:
-    return int(rng.integers(1 << 63))
-
-
-def as_vector_sampler(sampler: Any) -> VectorSampler:
-    """Convert any sampler to one that returns the keys of many positions at once.
-
-    A sampler that has `record_keys` and `with_shard_options` is returned as it is.
-
-    Raises:
-        TypeError: if it is a class, a list or another collection, or has no `__getitem__`; or if
-            its first call does not return a `RecordMetadata` with a record key.
-        StopIterationError: if one of its first calls raises StopIteration.
-    """
-    if isinstance(sampler, type):
-        raise TypeError(f"sampler is the class {sampler.__name__}. Pass an instance, {sampler.__name__}(…).")
-    if hasattr(sampler, "record_keys") and hasattr(sampler, "with_shard_options"):
-        return sampler  # type: ignore[no-any-return]
-    if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
-        return ScalarSampler(sampler)
-    _refuse_iterable(sampler)
-    raise TypeError(
-        f"sampler={short_repr(sampler)} is not a sampler. Pass headrace.IndexSampler(num_records=…), or "
-        "an object with __getitem__(index) -> RecordMetadata."
-    )
-
-
-_INSTEAD = {
-    "RandomSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0)",
-    "SequentialSampler": "headrace.SequentialSampler(len(source))",
-    "DistributedSampler": "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
-    "WeightedRandomSampler": "headrace.WeightedSampler(weights, num_samples, seed=0)",
-    "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
-    "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
-}
-"""For the class names of PyTorch's samplers: what to write in headrace."""
-
-
-def _refuse_iterable(sampler: Any) -> None:
-    """Raise TypeError for a sampler that can only be iterated, like PyTorch's; else do nothing."""
-    if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
-        return
-    known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
-    remedy = known[0] if known else _INSTEAD["RandomSampler"]
-    raise TypeError(
-        f"{a_kind_of(sampler)} can only be iterated over, but headrace needs the record at any position. Pass {remedy}."
-    )

@@ -69,7 +69,7 @@ def _version(name: str) -> str | None:
 
 def _about_pipeline(pipeline: Pipeline) -> Iterator[str]:
     for number, leaf in enumerate(pipeline.leaves):
-        told = leaf.sampler.fingerprint if hasattr(leaf.sampler, "fingerprint") else {}
+        told = leaf.sampler.fingerprint
         facts = ", ".join(f"{name}={told[name]}" for name in _OF_ORDERS if name in told)
         yield f"records {number}: {_kind(leaf.source)} in the order of {_kind(leaf.sampler)}({facts})"
     for number, stage in enumerate(pipeline.stages):

@@ -14,7 +14,6 @@ from typing import Any
 
 from ...loader.plan.omission import living_order
 from ...samplers.changing.indices import LivingIndices
-from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
 from ...sources.provenance import UsedRecord
 from .line import Line
@@ -183,8 +182,9 @@ class LivingElements(Reordered):
                 "batches, or come from several datasets, or from maps that use the index. Call omit() directly "
                 "after the source, or after its shuffle() and repeat()."
             )
-        order = living_order(line.order, line.source, omit, None)
-        if not isinstance(order, ChangingSampler):
+        whole = line.order
+        order = living_order(whole, line.source, omit, None)
+        if order is whole:
             return node
         return cls(node, LivingIndices(order), callable(omit))
 

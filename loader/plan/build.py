@@ -12,12 +12,10 @@ from ...common.messages import short_repr
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
-from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
-from ...samplers.protocol import VectorSampler, as_vector_sampler
+from ...samplers.own_sampler import as_vector_sampler
+from ...samplers.protocol import VectorSampler
 from ...samplers.sharding import as_shard_options
-from ...samplers.weighted.drawn import DrawnRecords
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
@@ -68,10 +66,10 @@ def make_pipeline(
         EmptyStreamError: there are too few records for a batch.
     """
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
-    source = _mixed(data_source, order) if isinstance(order, MixSampler) else as_source(data_source)
-    if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
+    source = _mixed(data_source, order) if order.facts.parts else as_source(data_source)
+    if isinstance(source, MixedSource) and not order.facts.parts:
         raise TypeError("a MixedSource needs a MixSampler. Pass sampler=headrace.MixSampler(source, weights=…).")
-    _check_records(order, source)
+    order = order.for_source(len(source))
     wanted = growth_of(source, growth, shard)
     order = living_order(growing_order(order, source, wanted is None), source, omit, wanted)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
@@ -81,13 +79,11 @@ def make_pipeline(
                 f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
                 "Pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
-    if (planned := planned_batches(source, order, checked)) is not None:
-        source, batches, checked = planned
-        order = batches.with_shard_options(shard)
-    elif (packs := planned_packs(source, order, checked)) is not None:
-        source, rows, checked = packs
+    planned: Any = planned_batches(source, order, checked) or planned_packs(source, order, checked)
+    if planned is not None:
+        source, rows, checked = planned
         order = rows.with_shard_options(shard)
-    if wanted is not None and not isinstance(order, (ChangingSampler, MixSampler)):
+    if wanted is not None and planned is not None:
         raise ValueError(
             "batches planned from lengths cannot be combined with records that are appended during the run. "
             'Pass growth="hand".'
@@ -96,22 +92,7 @@ def make_pipeline(
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
 
-def _check_records(order: VectorSampler, source: Any) -> None:
-    """Check that an order has no more records than the source; an order with weights or labels, the same number.
-
-    Raises:
-        ValueError: the numbers of records do not fit.
-    """
-    if isinstance(order, DrawnRecords):
-        order.check_records(len(source))
-    records = None if getattr(order, "may_exceed_source", False) else getattr(order, "num_records", None)
-    if records is not None and records > len(source):
-        raise ValueError(
-            f"the sampler covers {records} records, but the source has {len(source)}. Pass num_records=len(source)."
-        )
-
-
-def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
+def _mixed(data_source: Any, order: Any) -> MixedSource:
     parts = MixedSource(data_source)
     order.check_parts(parts.sizes)
     return MixedSource({name: parts.parts[name] for name in order.names})

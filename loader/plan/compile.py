@@ -81,7 +81,7 @@ class _Numbering:
         return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
 
     def _dealt(self, leaf: Leaf, number: int) -> Leaf:
-        balance = getattr(leaf.sampler, "balance", None)
+        balance = leaf.sampler.facts.balance
         if balance is None or leaf.lineage.layers:
             return leaf
         check_balanced(operation for stage in self.stages for operation in stage.operations)

@@ -13,11 +13,10 @@ from typing import Any, cast
 from ...common.messages import short_repr, shorten
 from ...samplers import ShardOptions
 from ...samplers.changing.growth import ONLY, GrowthOptions, SourceLooks
-from ...samplers.changing.living import OmittedKeys
-from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.changing.sampler import ChangingSampler, living, refuse_balance
 from ...samplers.mix.looks import MixLooks
-from ...samplers.mix.sampler import MixSampler
-from ...samplers.one_epoch import OneEpoch
+from ...samplers.one_epoch import one_epoch_of
+from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 from ...sources.mixed.source import MixedSource
 from ...sources.protocol import grows_within
@@ -89,8 +88,8 @@ def decision_folder(growing: Mapping[str, Any]) -> str | None:
     return folder
 
 
-def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
-    """Return the order of a source that has generations as a `ChangingSampler`.
+def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) -> VectorSampler:
+    """Return the order of a source that has generations as one that can change.
 
     Return any other order unchanged.
 
@@ -98,23 +97,21 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
 
     Args:
         sampler: order of the records.
-        source: source of the records; for a `MixSampler`, a mix of sources.
+        source: source of the records; a mix of sources for a mix.
         by_hand: True if no records join during a run. Then parts of a mix whose order cannot change
             keep it.
 
     Raises:
         ValueError: the source grows, and the sampler cannot change, or does not have all records.
     """
-    if isinstance(sampler, MixSampler):
+    if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
     grows, generation = getattr(source, "growing", False), getattr(source, "generation", 0)
-    if not (grows or generation) or isinstance(sampler, ChangingSampler):
+    if not (grows or (generation and sampler.facts.can_change)):
         return sampler
-    if not hasattr(sampler, "resized") and not grows:
-        return sampler
-    changing = ChangingSampler(sampler, OmittedKeys(), generation)
-    if changing.num_records == len(source):
-        return changing
+    changing = living(sampler, generation)
+    if changing is sampler or changing.num_records == len(source):
+        return changing  # type: ignore[no-any-return]
     if not grows:
         return sampler
     raise ValueError(
@@ -123,7 +120,7 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
     )
 
 
-def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSampler:
+def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
     """Return a mix in which the orders of parts with generations (versions of a source's files) can change.
 
     Args:
@@ -138,8 +135,8 @@ def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSamp
     for name, part in mix.parts.items():
         try:
             changing = growing_order(part, source.parts[name])
-            if changing is not part and mix.balance is not None:
-                ChangingSampler.of(part, mix.balance)  # which refuses it
+            if changing is not part:
+                refuse_balance(mix)
         except ValueError as error:
             if not by_hand:
                 raise ValueError(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
@@ -151,14 +148,7 @@ def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSamp
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
     """Return the orders of a mix's growing parts, by name; of a single source, its order by the name "" (`ONLY`)."""
-    parts = leaf.sampler.parts if isinstance(leaf.sampler, MixSampler) else {ONLY: leaf.sampler}
-    return {name: parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
-
-
-def order_of(leaf: Leaf) -> ChangingSampler:
-    """Return the order of a leaf (a source with its sampler) whose source grows."""
-    assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
-    return leaf.sampler
+    return {name: leaf.sampler.parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
 
 def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
@@ -169,9 +159,10 @@ def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | Mix
         leaf: a source, or mix of sources, with its sampler.
         begin: first position at which a check can be.
     """
-    if isinstance(leaf.sampler, MixSampler):
-        return MixLooks(growth, leaf.sampler, growing_parts(leaf.source), begin)
-    return SourceLooks(growth, order_of(leaf), begin)
+    order: Any = leaf.sampler
+    if order.facts.parts:
+        return MixLooks(growth, order, growing_parts(leaf.source), begin)
+    return SourceLooks(growth, order, begin)
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
@@ -179,22 +170,22 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
 
     A generation is a version of the source's files. `generations` has the number of the generation
     by the name of the part; a single source has the name "" (`ONLY`).
+
+    Raises:
+        SourceError: a source does not have its generation.
     """
-    leaf, mix = pipeline.leaf, pipeline.leaf.sampler
-    if not isinstance(mix, MixSampler):
-        return at_generation(pipeline, generations[ONLY])
-    parts: dict[str, Any] = {name: mix.parts[name] for name in generations}
+    leaf = pipeline.leaf
+    parts: dict[str, Any] = {name: leaf.sampler.parts[name] for name in generations}
     others = {
         name: generations[name] for name, part in parts.items() if part.generation != generations[name] or part.changes
     }
     if not others:
         return pipeline
-    source = leaf.source.at_generations(others)
-    orders = {
-        name: ChangingSampler(parts[name].sampler.resized(len(source.parts[name])), parts[name].omitted, others[name])
-        for name in others
-    }
-    return _over(pipeline, source, mix.with_parts(orders))
+    mixes = leaf.has_parts
+    source = leaf.source.at_generations(others) if mixes else leaf.source.at_generation(others[ONLY])
+    sources = source.parts if mixes else {ONLY: source}
+    orders = {name: parts[name].of_generation(number, len(sources[name])) for name, number in others.items()}
+    return _over(pipeline, source, leaf.sampler.with_parts(orders))
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
@@ -205,27 +196,21 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     Raises:
         SourceError: the source does not have this generation.
     """
-    order = pipeline.leaf.sampler
-    assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
-    whole = at_generation(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=order.sampler)), generation)
-    epoch = OneEpoch(whole.leaf.sampler, order.epoch, whole.leaf.sampler.epoch_length)
+    leaf = pipeline.leaf
+    whole = at_generation(pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation)
+    epoch = one_epoch_of(whole.leaf.sampler, leaf.epoch)
     return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline as its loader made it, over another generation of its source.
+    """Return the pipeline as its loader made it, over another generation of its only source.
 
     A generation is a version of the source's files.
 
     Raises:
         SourceError: the source does not have this generation.
     """
-    leaf, sampler = pipeline.leaf, order_of(pipeline.leaf)
-    if sampler.generation == generation and not sampler.changes:
-        return pipeline
-    source = leaf.source.at_generation(generation)
-    order = ChangingSampler(sampler.sampler.resized(len(source)), sampler.omitted, generation)
-    return _over(pipeline, source, order.with_shard_options(sampler.shard_options))
+    return at_generations(pipeline, {ONLY: generation})
 
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
-from ...samplers.protocol import ENDLESS, VectorSampler
+from ...samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .lineage import ReshardHistory
 
 if TYPE_CHECKING:
     from ...samplers.balance import Dealing
     from ...samplers.changing.growth import GrowthOptions
-    from ...samplers.mix.sampler import MixSampler
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,11 @@ class Leaf:
     name: str = ""
     growth: GrowthOptions | None = None
 
+    @cached_property
+    def facts(self) -> OrderFacts:
+        """Facts about the order."""
+        return self.sampler.facts
+
     @property
     def in_order(self) -> bool:
         """Return True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
@@ -63,7 +67,7 @@ class Leaf:
 
         It then depends on the number of shards, and has its own history.
         """
-        return hasattr(self.sampler, "layers_after")
+        return self.facts.shards == "planned"
 
     @property
     def of_several(self) -> bool:
@@ -78,10 +82,7 @@ class Leaf:
     @property
     def epochs(self) -> int | None:
         """Number of epochs; None if the stream is endless."""
-        known = getattr(self.sampler, "epoch_count", None)
-        if self.endless or known is not None:
-            return known
-        return -(-len(self.sampler) // self.epoch_length)
+        return self.sampler.epoch_count
 
     @cached_property
     def total(self) -> int:
@@ -94,7 +95,7 @@ class Leaf:
     @cached_property
     def dealing(self) -> Dealing | None:
         """Order in which several shards get records of equal cost; None if records are not balanced by cost."""
-        blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
+        blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
         whole = self.sampler.with_shard_options(NoSharding())  # its length depends on no `drop_remainder`
@@ -106,8 +107,8 @@ class Leaf:
     def block_size(self) -> int:
         """Best number of local positions for one call of `positions`."""
         if self.dealing is None or self.lineage.blocks is None:
-            return self.sampler.block_size
-        return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
+            return self.facts.block_size
+        return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size)
 
     @property
     def records_each(self) -> int:
@@ -118,27 +119,16 @@ class Leaf:
         """Return the number of this shard's positions from `local` on; 0 after the end."""
         return max(self.total - local, 0)
 
-    @cached_property
-    def epoch_length(self) -> int:
-        """Number of global positions in an epoch. For a user's endless sampler, at most the number of records."""
-        return min(self.sampler.epoch_length, len(self.source)) if self.endless else self.sampler.epoch_length
-
     @property
-    def epoch_stride(self) -> int:
-        """Number of global positions from the beginning of an epoch to the beginning of the next."""
-        return int(getattr(self.sampler, "epoch_stride", self.epoch_length))
+    def epoch_length(self) -> int:
+        """Number of global positions in an epoch."""
+        return self.sampler.epoch_length
 
     def epoch_of(self, local: int) -> int:
-        """Return the epoch, from 0, of the record at a local position.
-
-        In planned batches, the result after the end is 0.
-        """
-        at = getattr(self.sampler, "epoch_at", None)
+        """Return the epoch, from 0, of the record at a local position; 0 for planned batches after the end."""
         if self.plans_batches:
-            return at(self.position(local)) if at is not None and self.left_from(local) else 0
-        if at is not None:
-            return self.epoch + int(at(self._place(local)))
-        return self.epoch + (self._place(local) // self.epoch_stride if self.total else 0)
+            return self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0
+        return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the global positions `int64[stop - start]` at local positions `[start, stop)`."""
@@ -218,8 +208,8 @@ class Leaf:
         Raises:
             AttributeError: the leaf is not a mix.
         """
-        mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
-        return mix.part_epochs(self._place(local)) if self.total else dict.fromkeys(mix.names, 0)
+        self._check_mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
+        return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
         """Return, for each part of a mix, the number of its records, of all shards, before a local position.
@@ -227,18 +217,15 @@ class Leaf:
         Raises:
             AttributeError: the leaf is not a mix.
         """
-        mix = self._mix(
+        self._check_mix(
             "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells the records."
         )
-        return mix.part_records(self.before(local))
+        return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
         """Return the number of records, of all shards, that come before a local position of this shard."""
         return self._place(local - 1) + 1 if local > 0 else 0
 
-    def _mix(self, refusal: str) -> MixSampler:
-        from ...samplers.mix.sampler import MixSampler  # likewise
-
-        if not isinstance(self.sampler, MixSampler):
+    def _check_mix(self, refusal: str) -> None:
+        if not self.facts.parts:
             raise AttributeError(refusal)
-        return self.sampler

@@ -5,7 +5,7 @@ In: an order, a source, the user's `omit`. Out: an order in which these records 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...samplers.changing.growth import GrowthOptions
-from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.sampler import MixSampler
+from ...samplers.changing.sampler import living
+from ...samplers.protocol import VectorSampler
 from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
 
-def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
+def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
     """Return the order without omitted records; the same order if there are none.
 
     Args:
@@ -38,12 +38,10 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
         EmptyStreamError: no record is left.
     """
     refuse_to_ask_later(callable(omit), growth)
-    if omit is None and not hasattr(order, "without") and not hasattr(order, "resized"):
+    if omit is None and not (order.facts.can_change or order.facts.parts):
         return order  # which may have weights of 0 for what is gone
     keys = {name: of_part for name, of_part in keys_by_part(order, source, omit).items() if len(of_part)}
-    if isinstance(order, MixSampler):
-        return order.without(keys)
-    return ChangingSampler.of(order).without(keys[""]) if keys else order
+    return living(order).without(keys) if keys else order
 
 
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
@@ -64,7 +62,7 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
         )
 
 
-def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
+def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
     """Return the sorted keys of omitted records, `int64[n]`, by part of a mix; for other orders, all by the name "".
 
     They are the keys that the user names, and the keys of records that are gone from the source.
@@ -75,14 +73,15 @@ def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str,
         RecordKeyError: it names a record that the source does not have.
         SourceError: a file of keys cannot be read.
     """
-    if not isinstance(order, MixSampler):
+    names = order.facts.parts
+    if not names:
         return {"": _keys(source, omit)}
-    by_part = _by_part(order, omit)
-    return {name: _keys(source.parts[name], by_part.get(name)) for name in order.names}
+    by_part = _by_part(names, omit)
+    return {name: _keys(source.parts[name], by_part.get(name)) for name in names}
 
 
-def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
-    """Return the user's `omit` as a mapping of parts of a mix.
+def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
+    """Return the user's `omit` as a mapping by the names of a mix's parts.
 
     Raises:
         TypeError: `omit` is not a mapping.
@@ -93,12 +92,12 @@ def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
     if not isinstance(omit, Mapping):
         raise TypeError(
             f"omit={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict by part, "
-            f"{{{short_repr(mix.names[0])}: …}}."
+            f"{{{short_repr(names[0])}: …}}."
         )
-    unknown = [name for name in omit if name not in mix.names]
+    unknown = [name for name in omit if name not in names]
     if unknown:
         raise ValueError(
-            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(mix.names, 8)}. Use these names."
+            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(names, 8)}. Use these names."
         )
     return omit
 

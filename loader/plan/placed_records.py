@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.protocol import Context, Operation
-from ...samplers import IndexSampler
 from ...samplers.protocol import VectorSampler
 from ...sources import DataSource, fingerprint_of, reader_of
 from ...sources.provenance import UsedRecord, used_records
@@ -90,8 +89,9 @@ class SampledRecords:
 
     def place_of(self, key: int, count: int) -> int | None:
         """Return the place of the record with this key; None if no place below `count` has it."""
-        if isinstance(self._sampler, IndexSampler):
-            place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
+        facts = self._sampler.facts
+        if facts.same_records:
+            place = self._sampler.position_of(key, 0) if key < (facts.records or 0) else None
             return place if place is not None and place < count else None
         found = np.flatnonzero(self.keys(np.arange(count, dtype=np.int64)) == key)
         return int(found[0]) if len(found) else None

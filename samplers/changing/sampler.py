@@ -9,15 +9,14 @@ import copy
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError, EmptyStreamError
-from ..block_shuffle import BlockShuffle
-from ..protocol import ENDLESS, RecordMetadata, metadata_at
-from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..sharding import NoSharding, ShardOptions
 from .history import PASSING, History, OrderChange
 from .living import LivingPlaces, OmittedKeys
 from .stretches import WholeOrder, rule_of
@@ -28,7 +27,7 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
 
 
-class ChangingSampler:
+class ChangingSampler(VectorSampler):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
     Before the position of a change, the former order holds. At the change, the remaining records of the epoch keep
@@ -57,7 +56,7 @@ class ChangingSampler:
     [0, 2, 4, 0, 2, 4, 5, 6]
     """
 
-    knows_later_epochs: ClassVar[bool] = True
+    shard_options: ShardOptions
 
     def __init__(self, sampler: Any, omitted: OmittedKeys | None = None, generation: int = 0) -> None:
         self.sampler = _checked(sampler)
@@ -65,17 +64,6 @@ class ChangingSampler:
         self.shard_options = sampler.shard_options
         self.history = History(self._records, self.omitted.digest, generation)
         self._check_left()
-
-    @classmethod
-    def of(cls, sampler: Any, balance: Any = None) -> ChangingSampler:
-        """Return `sampler` if it is a `ChangingSampler`; otherwise wrap it in one.
-
-        Raises:
-            ValueError: if `balance` is not None, or the order of `sampler` cannot change.
-        """
-        if balance is not None:
-            raise ValueError(_NO_BALANCE)
-        return sampler if isinstance(sampler, cls) else cls(sampler)
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
@@ -86,9 +74,19 @@ class ChangingSampler:
         return int(self.sampler.epoch_length)
 
     @property
-    def repeats_records(self) -> bool:
-        """True as long as nothing has changed: then each epoch has the same records."""
-        return not self.changes
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        facts = self.sampler.facts
+        few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS  # each epoch has other omitted places
+        return OrderFacts(
+            block_size=min(facts.block_size, few),
+            most_at_once=few,
+            records=self._records,
+            shuffle=facts.shuffle,
+            same_records=not self.changes,
+            has_later_epochs=True,
+            can_change=True,
+        )
 
     @property
     def num_records(self) -> int:
@@ -98,14 +96,7 @@ class ChangingSampler:
     @property
     def seed(self) -> int | None:
         """The seed of the underlying sampler; None if it has none."""
-        seed: int | None = self.sampler.seed
-        return seed
-
-    @property
-    def shuffle(self) -> bool | BlockShuffle:
-        """The `shuffle` of the underlying sampler; False if it has no such attribute."""
-        shuffle: bool | BlockShuffle = getattr(self.sampler, "shuffle", False)
-        return shuffle
+        return self.sampler.seed  # type: ignore[no-any-return]
 
     @property
     def num_epochs(self) -> int | None:
@@ -123,10 +114,16 @@ class ChangingSampler:
         """The changes, in the order of their positions."""
         return self.history.changes
 
-    def generation_at(self, position: int) -> int:
-        """Return the generation of the source (a number that grows with appended records) at a position."""
-        number = bisect_right([change.position for change in self.changes], position)
-        return self.changes[number - 1].generation if number else self.history.generation
+    def generation_at(self, position: int) -> tuple[int, int] | None:
+        """Return the source's generation at a position, and the position from which on it holds.
+
+        None if the records of the source never changed.
+        """
+        if not self.changes and not self.generation:
+            return None
+        number = bisect_right(self._begins, position) - 1
+        generation = self.changes[number - 1].generation if number else self.history.generation
+        return generation, self._begins[number]
 
     @cached_property
     def order(self) -> WholeOrder:
@@ -236,58 +233,46 @@ class ChangingSampler:
         """Number of positions in an epoch: all records of the source except omitted ones."""
         return self._records - self.omitted.below(self._records)
 
-    @property
-    def few_epochs(self) -> int:
-        """Maximal number of positions to compute at once: 32 epochs if records are omitted, else `sys.maxsize`."""
-        # Each epoch has other omitted places, so few epochs are computed fast.
-        return MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
-
-    @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
-        return min(int(self.sampler.block_size), self.few_epochs)
-
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` without end; CheckpointError if unknown."""
         epochs = self.num_epochs
-        total = ENDLESS if epochs is None else self.epoch_start(epochs)
-        shards = self.shard_options.shard_count
-        return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
+        return self.of_equal_shards(ENDLESS if epochs is None else self.epoch_start(epochs))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, including the history of its changes, as JSON values."""
         return {**self.sampler.fingerprint, **self.history.to_values()}
 
-    def seeds(self, positions: Positions) -> None:
-        """Return None: positions have no seeds of their own, `seed` is used for all."""
+    def by_epochs(self) -> VectorSampler | None:
+        """Return the order of all records as one that can be given another number of them; None if it cannot be one."""
+        return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
-    def with_shard_options(self, shard_options: ShardOptions) -> ChangingSampler:
-        """Return this order for the shard `shard_options`."""
-        other = copy.copy(self)
-        other.shard_options = as_shard_options(shard_options)
-        return other
+    def length_over(self, epochs: int) -> int:
+        return self.epoch_start(epochs)
 
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at one global position.
+    def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
+        """Return this order without its changes, for another generation of the source.
 
-        Raises:
-            IndexError: if `index` is outside `[0, len(self))`.
+        Args:
+            generation: number of the generation.
+            records: number of records in it; None: as many as now.
         """
-        return metadata_at(self, index)
-
-    def of_generation(self, generation: int) -> ChangingSampler:
-        """Return this order without its changes, for another generation (a number) of the source."""
-        return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
+        whole = self.sampler if records is None else self.sampler.resized(records)
+        return ChangingSampler(whole, self.omitted, generation).with_shard_options(self.shard_options)
 
     def over(self, epochs: int | None) -> ChangingSampler:
         """Return the order of a chain of datasets repeated `epochs` times; without end for None."""
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
 
-    def without(self, keys: Positions) -> ChangingSampler:
+    @property
+    def omitted_keys(self) -> NDArray[Any]:
+        """Sorted keys of the omitted records."""
+        return self.omitted.keys
+
+    def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
         """Return this order without its changes, and without the records of these keys too."""
-        omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))
+        omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
@@ -378,23 +363,38 @@ class ChangingSampler:
         )
 
 
+def living(order: VectorSampler, generation: int = 0) -> Any:
+    """Return an order as one in which records can be appended and omitted: a mix, or a `ChangingSampler`.
+
+    Args:
+        order: the order; a mix is returned as it is.
+        generation: number of the source's generation, for an order that could not change until now.
+
+    Raises:
+        ValueError: if the order cannot change.
+    """
+    return (
+        order if isinstance(order, ChangingSampler) or order.facts.parts else ChangingSampler(order, None, generation)
+    )
+
+
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sampler's fingerprint without the entries that may change when records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 
-_NO_BALANCE = (
-    "records that are appended or left out do not go with balance=, which deals global batches by cost; leave it out."
-)
+def refuse_balance(order: VectorSampler) -> None:
+    """Raise ValueError if an order whose records are to change has a balance."""
+    if order.facts.balance is not None:
+        raise ValueError(
+            "records that are appended or left out do not go with balance=, which deals global batches by cost; "
+            "leave it out."
+        )
 
 
 def _checked(sampler: Any) -> Any:
-    if getattr(sampler, "balance", None) is not None:
-        raise ValueError(_NO_BALANCE)
-    if not hasattr(sampler, "resized"):
-        raise ValueError(
-            f"{type(sampler).__name__} cannot be used with a growing source or omit=. Pass an IndexSampler. "
-            "To leave out records of a WeightedSampler, give them weight 0."
-        )
+    refuse_balance(sampler)
+    if not sampler.facts.can_change:
+        sampler.without({})  # which says why
     sampler.resized(sampler.epoch_length)  # which refuses orders that cannot change
     return sampler

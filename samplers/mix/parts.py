@@ -11,27 +11,10 @@ from typing import Any
 
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
-from ..chain_order import ChainOrder
-from ..changing.sampler import ChangingSampler
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
-from ..protocol import ENDLESS, VectorSampler
-
-
-def epoch_at(part: VectorSampler, position: int) -> int:
-    """Return the number of the epoch, from 0, to which one of the part's own positions belongs."""
-    return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
-
-
-def length_of(part: VectorSampler, epochs: int) -> int:
-    """Return the number of records of a part in its first `epochs` epochs; at most `sys.maxsize`.
-
-    For a chain of datasets, an epoch is the whole length of the chain.
-    """
-    if isinstance(part, ChangingSampler):
-        return part.epoch_start(epochs)
-    return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
+from ..protocol import VectorSampler
 
 
 def part_named(name: str) -> str:
@@ -76,7 +59,7 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
         TypeError: if the part is neither a source nor a number nor a sampler, or has no records.
         ValueError: if a sampler has a `balance` or shards of its own, or `shuffle` has no `seed`.
     """
-    if hasattr(part, "record_keys"):
+    if isinstance(part, VectorSampler):
         return _checked(name, part)
     try:
         records = whole_number(
@@ -92,7 +75,7 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
-    if getattr(part, "balance", None) is not None:
+    if part.facts.balance is not None:
         raise ValueError(
             f"part {short_repr(name)} of the mix has its own balance=. Pass it to the MixSampler instead, "
             "balance=headrace.Balance({part: lengths, …}, cost)."

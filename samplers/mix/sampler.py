@@ -18,13 +18,12 @@ from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
-from ..changing.sampler import ChangingSampler, lasting
-from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
+from ..changing.sampler import ChangingSampler, lasting, living, refuse_balance
+from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from ..weighted.drawn import DrawnRecords
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
-from .parts import as_order, epoch_at, length_of, part_named, parts_by_name
+from .parts import as_order, part_named, parts_by_name
 from .shuffles import FEW, PartShuffles
 from .weights import MAX_POSITION, MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
@@ -52,7 +51,7 @@ def lasting_mix(mix: MixSampler) -> dict[str, Any]:
     return {**{name: value for name, value in mix.fingerprint.items() if name != "ended"}, **parts}
 
 
-class MixSampler:
+class MixSampler(VectorSampler):
     """Mix several sources in one order, in proportion to weights.
 
     Before every position, each part has been drawn as often as its weights up to there say, rounded to about one.
@@ -91,6 +90,9 @@ class MixSampler:
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
     """
 
+    seed: int | None
+    shard_options: ShardOptions
+
     def __init__(
         self,
         parts: Mapping[str, Any] | Sequence[Any],
@@ -123,7 +125,7 @@ class MixSampler:
         self.balance = None if balance is None else checked(balance).of_parts(self.names)
         for name, part in self._parts.items():
             if self.balance is not None:
-                self.balance.covering(int(getattr(part, "num_records", 0)), name)
+                self.balance.covering(part.facts.records or 0, name)
 
     @property
     def names(self) -> list[str]:
@@ -131,11 +133,11 @@ class MixSampler:
         return list(self._parts)
 
     @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
-        # Many, since each part gets only some of them, and a small call takes as long as a larger
-        # one.
-        return min([BLOCK, *(part.few_epochs for part in self._parts.values() if isinstance(part, ChangingSampler))])
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        # Blocks are large, since each part gets only some positions, and a small call takes as long as a larger one.
+        most = min([BLOCK, *(part.facts.most_at_once for part in self._parts.values())])
+        return OrderFacts(most, parts=tuple(self._parts), balance=self.balance)
 
     @property
     def parts(self) -> dict[str, VectorSampler]:
@@ -145,7 +147,7 @@ class MixSampler:
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
         """Return the same mix with other samplers for the parts named in `parts`."""
         other = copy.copy(self)
-        for name in ("_ended", "_shuffles", "fingerprint"):
+        for name in ("_ended", "_shuffles", "_ends", "fingerprint"):
             other.__dict__.pop(name, None)
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other
@@ -163,7 +165,8 @@ class MixSampler:
         parts = {}
         for name, of_part in keys.items():
             try:
-                parts[name] = ChangingSampler.of(self._parts[name], self.balance).without(of_part)
+                refuse_balance(self)
+                parts[name] = living(self._parts[name]).without({"": of_part})
             except (ValueError, EmptyStreamError) as error:
                 raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
         return self.with_parts(parts)
@@ -192,7 +195,7 @@ class MixSampler:
         """The order, its number of positions, and [part name, position] for each end of a part."""
         order = order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
         lengths = {
-            name: length_of(part, self._max_epochs[name]) if name in self._max_epochs else len(part)
+            name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
         }
         return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self.changed_from or 0)
@@ -204,8 +207,7 @@ class MixSampler:
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if the mix never ends."""
-        total, shards = self._ended[1], self.shard_options.shard_count
-        return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
+        return self.of_equal_shards(self._ended[1])
 
     @property
     def epoch_length(self) -> int:
@@ -280,9 +282,13 @@ class MixSampler:
             self._place_of(self.order.names[number])
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
-        part = self._parts[name]
-        ends = len(part) < ENDLESS and not getattr(part, "knows_later_epochs", False)
-        return part.record_keys(indices % len(part) if ends else indices)
+        return self._parts[name].record_keys(indices % self._ends[name] if name in self._ends else indices)
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        """Number of positions, by name, of each part that begins anew at its end, because it knows no later epochs."""
+        parts = self._parts.items()
+        return {name: len(part) for name, part in parts if len(part) < ENDLESS and not part.facts.has_later_epochs}
 
     def _place_of(self, name: str) -> int:
         if name not in self._parts:
@@ -293,14 +299,10 @@ class MixSampler:
             )
         return self._places[name]
 
-    def seeds(self, positions: Positions) -> None:
-        """Return None: positions have no seeds of their own, `seed` is used for all."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> MixSampler:
-        """Return this mix for the shard `shard_options`."""
-        other = copy.copy(self)
-        other.shard_options = shard_options
-        return other
+    def part_at(self, position: int) -> tuple[str, int]:
+        """Return the name of the part at a position, and the position in the order of this part."""
+        number, place = self.order.place(position)
+        return self.order.names[number], place
 
     def drawn_at(self, name: str, index: int) -> int | None:
         """Return the position at which record `index` of the part `name` is drawn, or at which the part leaves the mix.
@@ -314,7 +316,7 @@ class MixSampler:
     def part_epochs(self, position: int) -> dict[str, int]:
         """Return a dict by part name: the epoch, from 0, of the part's last record drawn up to a position."""
         drawn = self.part_records(position + 1)
-        return {name: epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
+        return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
         """Return a dict by part name: the number of its records drawn before a position."""
@@ -331,14 +333,6 @@ class MixSampler:
             "find() does not work for a mix, because its parts have epochs of their own. Use loader.records_at(step)."
         )
 
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at one global position.
-
-        Raises:
-            IndexError: if `index` is outside `[0, len(self))`.
-        """
-        return metadata_at(self, index)
-
     def check_parts(self, lengths: Mapping[str, int]) -> None:
         """Check that the source has the parts of this mix, with enough records.
 
@@ -354,14 +348,7 @@ class MixSampler:
                 "Pass the same parts to MixSampler and DataLoader."
             )
         for name, part in self._parts.items():
-            if isinstance(part, DrawnRecords):
-                part.check_records(lengths[name], name)
-            records = getattr(part, "num_records", 0)
-            if records > lengths[name]:
-                raise ValueError(
-                    f"part {short_repr(name)}: the sampler covers {records} records, but the source has "
-                    f"{lengths[name]}. Pass MixSampler the source itself, or its length."
-                )
+            part.for_source(lengths[name], name)
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:
         """Return the sampler that resumes a run of a mix with perhaps other parts or weights.

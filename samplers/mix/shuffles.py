@@ -10,8 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..permutation import Positions
-from ..permutations import Shuffles
+from ..permutation import (
+    BLOCK,
+    ROUNDS,
+    ROUNDS_SMALL,
+    SMALL,
+    Hashed,
+    Positions,
+    Words,
+    encipher,
+    round_keys_of_each,
+    table_shape,
+)
 from ..protocol import VectorSampler
 
 FEW = 512
@@ -27,7 +37,7 @@ class PartShuffles:
 
     def __init__(self, parts: Sequence[VectorSampler]) -> None:
         self._number = {
-            place: number for number, place in enumerate(p for p, part in enumerate(parts) if _is_plain(part))
+            place: number for number, place in enumerate(p for p, part in enumerate(parts) if part.facts.is_one_shuffle)
         }
         plain = [parts[place] for place in self._number]
         sizes = [part.epoch_length for part in plain]
@@ -52,5 +62,57 @@ class PartShuffles:
         return self._shuffles.permute(indices - epochs * sizes, epochs, which)
 
 
-def _is_plain(part: VectorSampler) -> bool:
-    return bool(getattr(part, "is_one_shuffle", False))
+class Shuffles:
+    """Shuffles of several sizes and seeds. Each of them has another order in each epoch.
+
+    `permute(places, epochs, which)` takes three arrays of equal length, and returns for each place
+    the permuted place. `epochs` has the epoch of each place, `which` the number of its shuffle. In
+    the example, the places are 0, 1, 2 of shuffle 0 in epoch 0, of shuffle 1 in epoch 0, and of
+    shuffle 1 in epoch 1.
+
+    Args:
+        sizes: number of records of each shuffle, 1 to 2^55.
+        seeds: seed of each shuffle.
+
+    >>> places = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2])
+    >>> epochs = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])
+    >>> which = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
+    >>> Shuffles([8, 3], [1, 1]).permute(places, epochs, which).tolist()
+    [7, 0, 4, 1, 0, 2, 0, 2, 1]
+    """
+
+    def __init__(self, sizes: list[int], seeds: list[int]) -> None:
+        self._sizes, self._seeds = np.array(sizes, np.uint64), np.array(seeds, np.uint64)
+        self._shapes = np.array([table_shape(size) for size in sizes], np.uint64).reshape(-1, 2).T
+        self._rounds = np.where(self._sizes < SMALL, ROUNDS_SMALL, ROUNDS)
+
+    def permute(self, places: Positions, epochs: Positions, which: Positions) -> Positions:
+        """Permute places, each by its own shuffle and epoch.
+
+        Args:
+            places: `int64[n]`, each below the size of its shuffle.
+            epochs: `int64[n]`, the epoch of each place.
+            which: `int64[n]`, the number of each place's shuffle, its index in `sizes`.
+
+        Returns:
+            `int64[n]`, the permuted places.
+        """
+        out, rounds = np.empty(len(places), np.int64), self._rounds[which]
+        for number in (ROUNDS_SMALL, ROUNDS):
+            own = np.flatnonzero(rounds == number)
+            for start in range(0, len(own), BLOCK):
+                block = own[start : start + BLOCK]
+                out[block] = self._permuted(places[block].astype(np.uint64), epochs[block], which[block], number)
+        return out
+
+    def _permuted(self, numbers: Words, epochs: Positions, which: Positions, rounds: int) -> Words:
+        begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
+        column = np.cumsum(begins) - 1  # of the keys: one for each run of places of one shuffle and epoch
+        keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
+        sizes, going = self._sizes[which], np.arange(len(numbers))
+        while going.size:
+            rows, columns = self._shapes[:, which[going]]
+            shifts = Hashed(keys, (rows, columns))
+            numbers[going] = encipher(numbers[going], shifts, column[going], (rows, columns))
+            going = going[numbers[going] >= sizes[going]]
+        return numbers

@@ -5,7 +5,6 @@ In: the user's arguments. Out: lengths, and record keys.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..balance import Balance, checked
-from ..protocol import ENDLESS, RecordMetadata, metadata_at
+from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 
 Positions = NDArray[np.int64]
@@ -25,7 +24,7 @@ BLOCK = 16384
 MOST_SAMPLES = 1 << 55
 
 
-class DrawnRecords:
+class DrawnRecords(VectorSampler):
     """Base of samplers whose epochs have a number of samples that the user chooses.
 
     A subclass sets `num_records` before it calls `__init__`.
@@ -45,13 +44,12 @@ class DrawnRecords:
         LengthsError: if `balance` has fewer lengths than there are records.
     """
 
-    knows_later_epochs: ClassVar[bool] = True
-    repeats_records: ClassVar[bool] = False
-
     of_each_record: ClassVar[str]
     """Plural noun for what the user gives for each record, for errors: "labels" or "weights"."""
 
     num_records: int
+    shard_options: ShardOptions
+    seed: int
 
     def __init__(
         self,
@@ -73,22 +71,23 @@ class DrawnRecords:
         self.shard_options = as_shard_options(shard or NoSharding())
         self.balance = None if balance is None else checked(balance).covering(self.num_records)
 
-    def check_records(self, count: int, part: str | None = None) -> None:
-        """Check that a source has as many records as this sampler.
+    def for_source(self, records: int, part: str | None = None) -> Self:
+        """Return this sampler, after checking that a source has as many records as it.
 
         Args:
-            count: number of records of the source.
+            records: number of records of the source.
             part: name of the part of a mix; None for a single source.
 
         Raises:
             ValueError: if the source has another number of records.
         """
-        if count != self.num_records:
+        if records != self.num_records:
             where = "the source" if part is None else f"part {short_repr(part)}"
             raise ValueError(
-                f"the sampler has {self.num_records} {self.of_each_record}, but {where} has {count} records. Pass "
+                f"the sampler has {self.num_records} {self.of_each_record}, but {where} has {records} records. Pass "
                 "one for each record."
             )
+        return self
 
     @property
     def _balance_entry(self) -> dict[str, Any]:
@@ -100,9 +99,7 @@ class DrawnRecords:
 
         With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
         """
-        shards = self.shard_options.shard_count
-        drops = self.shard_options.drop_remainder and self._total < ENDLESS
-        return self._total // shards * shards if drops else self._total
+        return self.of_equal_shards(self._total)
 
     @property
     def _total(self) -> int:
@@ -114,9 +111,9 @@ class DrawnRecords:
         return self.num_samples
 
     @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
-        return BLOCK
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        return OrderFacts(BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True)
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the record keys at positions.
@@ -135,20 +132,3 @@ class DrawnRecords:
 
     def _records_at(self, positions: Positions) -> Any:
         raise NotImplementedError
-
-    def seeds(self, positions: Positions) -> None:
-        """Return None: positions have no seeds of their own, `seed` is used for all."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> Self:
-        """Return this sampler for the shard `shard_options`."""
-        other = copy.copy(self)
-        other.shard_options = shard_options
-        return other
-
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at one global position.
-
-        Raises:
-            IndexError: if `index` is outside `[0, len(self))`.
-        """
-        return metadata_at(self, index)

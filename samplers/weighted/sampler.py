@@ -6,6 +6,7 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError
 from ..balance import Balance
+from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .alias import AliasTable
 from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords
@@ -105,10 +107,11 @@ class WeightedSampler(DrawnRecords):
         return f"WeightedSampler({self.num_records} weights, {how} replacement, seed={self.seed})"
 
     @property
-    def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
-        return BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
+        few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
+        return dataclasses.replace(super().facts, block_size=few)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

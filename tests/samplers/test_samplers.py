@@ -17,7 +17,8 @@ import headrace
 from headrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
 from headrace.common.messages import short_repr
 from headrace.errors import RecordKeyError
-from headrace.samplers.protocol import as_vector_sampler
+from headrace.samplers.own_sampler import as_vector_sampler
+from headrace.samplers.protocol import VectorSampler
 
 RECORDS = st.integers(1, 300)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -168,6 +169,67 @@ def test_a_users_own_scalar_sampler_answers_for_many_positions():
     sampler = as_vector_sampler(Backwards())
     assert sampler.record_keys(np.arange(4)).tolist() == [3, 2, 1, 0]
     assert sampler.seed is None
+    assert sampler.seeds(np.arange(4)) is None
+    assert [sampler[position].record_key for position in range(4)] == [
+        3,
+        2,
+        1,
+        0,
+    ]
+    assert (sampler.facts.block_size, sampler.facts.parts, sampler.facts.balance) == (1, (), None)
+    assert (sampler.epoch_count, sampler.epoch_at(3), sampler.length_over(3)) == (1, 0, 12)
+    assert (sampler.position_of(1, 0), sampler.position_of(4, 0), sampler.position_of(1, 1)) == (2, None, None)
+    assert sampler.part_at(2) == ("", 2)
+    assert sampler.parts == {"": sampler}
+    assert not len(sampler.omitted_keys)
+    assert sampler.part_epochs(2) == {"": 0}
+    assert sampler.part_records(2) == {"": 2}
+    with pytest.raises(ValueError, match=r"Backwards.* cannot be used with a growing source or omit="):
+        DataLoader(data_source=range(4), sampler=Backwards(), omit=[1])
+
+
+def test_an_endless_sampler_of_a_users_own_has_epochs_of_as_many_positions_as_records():
+    """A loop per epoch of a sampler without end comes to an end."""
+
+    class Endless:
+        def __len__(self):
+            return sys.maxsize
+
+        def __getitem__(self, index):
+            return RecordMetadata(index=index, record_key=index % 3)
+
+    loader = DataLoader(data_source=range(5), sampler=Endless())
+    assert [list(epoch) for epoch in loader.epochs(2)] == [[0, 1, 2, 0, 1], [2, 0, 1, 2, 0]]
+    assert loader.find(2, epoch=1) == (5, 0)
+
+
+class Backwards(VectorSampler):
+    """A kind of order that defines what each kind must define, and nothing else."""
+
+    shard_options, seed, epoch_length, fingerprint = NoSharding(), 3, 5, {"kind": "Backwards"}
+
+    def __len__(self):
+        return self.of_equal_shards(15)
+
+    def record_keys(self, positions):
+        return 4 - positions % 5
+
+
+def test_a_new_kind_of_order_is_one_class():
+    """The rest of the protocol has defaults: shards, epochs, places, traces, planned batches and resuming work."""
+    whole = DataLoader(data_source=range(5), sampler=Backwards(), operations=[headrace.Batch(2)])
+    assert [batch.tolist() for batch in whole] == [[4, 3], [2, 1], [0, 4], [3, 2], [1, 0], [4, 3], [2, 1], [0]]
+    own = DataLoader(data_source=range(5), sampler=Backwards(), shard_options=ShardOptions(1, 2))
+    assert list(own) == [3, 1, 4, 2, 0, 3, 1]
+    assert [[batch.tolist() for batch in epoch] for epoch in whole.epochs(2)] == 2 * [[[4, 3], [2, 1], [0]]]
+    assert whole.find(4, epoch=1) == (2, 1)
+    assert [record.key for record in headrace.trace(whole, 2).records] == [0, 4]
+    headrace.check_resume(whole, steps=3, worker_counts=[0])
+    planned = headrace.BudgetBatch(6, lengths=[1, 2, 3, 2, 1], seed=0)
+    arrays = [np.zeros(length) for length in (1, 2, 3, 2, 1)]
+    assert sum(len(batch) for batch in DataLoader(data_source=arrays, sampler=Backwards(), operations=[planned])) >= 15
+    with pytest.raises(ValueError, match="cannot be used with a growing source or omit="):
+        DataLoader(data_source=range(5), sampler=Backwards(), omit=[1])
 
 
 @pytest.mark.parametrize("key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=short_repr)

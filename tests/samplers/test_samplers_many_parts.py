@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from headrace import IndexSampler, MixSampler
 from headrace.samplers.mix.order import MixOrder
+from headrace.samplers.mix.shuffles import Shuffles
 from headrace.samplers.mix.weights import MAX_POSITION
 from headrace.samplers.permutation import permute
-from headrace.samplers.permutations import Shuffles
 
 SIZES = [1, 2, 3, 97, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 10**6, 1 << 40]
 

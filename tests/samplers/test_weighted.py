@@ -255,6 +255,14 @@ def test_classes_come_as_often_as_their_weights_say():
     assert BalancedSampler(labels, seed=0).fingerprint != sampler.fingerprint
 
 
+def test_an_endless_order_has_epochs_of_num_samples():
+    """Also where an epoch has more samples than there are records."""
+    sampler = WeightedSampler(np.ones(10), num_samples=30)
+    loader = headrace.DataLoader(data_source=range(10), sampler=sampler, operations=[headrace.Batch(10)])
+    assert [len(list(epoch)) for epoch in loader.epochs(2)] == [3, 3]
+    assert loader.find(9, epoch=1).step in (3, 4, 5)
+
+
 def test_a_part_of_a_mix_can_be_weighted():
     """Its records come by weight, at its share of the mix; other epochs draw other records."""
     parts = {"web": WeightedSampler([0, 1, 1, 8], num_epochs=1, seed=0), "books": 5}

@@ -22,8 +22,6 @@ from ...loader.plan.leaf import Leaf
 from ...loader.plan.omission import keys_by_part
 from ...loader.plan.pipeline import Pipeline
 from ...loader.state.position import StreamPosition
-from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.sampler import MixSampler
 from ...sources.omission.keys import OmitOfParts
 from .elements import StartPoint
 from .streams import Described, iterator_of, states_of
@@ -187,19 +185,18 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
 
 
 def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
-    if keys is None and not isinstance(leaf.sampler, (ChangingSampler, MixSampler)):
+    order = leaf.sampler
+    parts = order.parts
+    found = {name: part.omitted_keys for name, part in parts.items()}
+    if keys is None and not any(map(len, found.values())):
         return np.empty(0, np.int64)
     if leaf.in_order or leaf.of_several:
         raise TraceError(
             "find_omitted cannot search sources without random access, or batches that are planned. Use "
             "trace() for the records of a step."
         )
-    order: Any = leaf.sampler
-    parts = order.parts if isinstance(order, MixSampler) else {"": order}
     if keys is not None:
         found = keys_by_part(order, leaf.source, keys)
-    else:
-        found = {name: part.omitted.keys for name, part in parts.items() if isinstance(part, ChangingSampler)}
     places = {name: place for place, name in enumerate(parts)}
     wanted = [of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()]
     return np.sort(np.concatenate([np.empty(0, np.int64), *wanted]))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from ...common.messages import first_few
 from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
-from ...samplers import BlockShuffle, IndexSampler, NoSharding
+from ...samplers import NoSharding
 from ...samplers.changing.history import HISTORY, OMITTED
+from ...samplers.index import index_order_of
 from ...samplers.mix.ends import saved_length, saved_order
 from ...samplers.mix.order import MixOrder
 from ...samplers.mix.stage import ONE
@@ -191,17 +192,8 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
     """Return the order of an `IndexSampler` from its fingerprint; None for others, and if its records changed."""
-    known = told.get("kind") in ("IndexSampler", "SequentialSampler") and told.get("algorithm") == "headrace"
-    if not known or {HISTORY, OMITTED} & told.keys():
-        return None
-    shuffle = told["shuffle"]
-    try:
-        shuffle = BlockShuffle(**shuffle) if isinstance(shuffle, dict) else shuffle
-        return Order.of_sampler(
-            IndexSampler(told["records"], shuffle=shuffle, num_epochs=told["epochs"], seed=told["seed"])
-        )
-    except (TypeError, ValueError, LookupError):
-        return None
+    order = None if {HISTORY, OMITTED} & told.keys() else index_order_of(told)
+    return None if order is None else Order.of_sampler(order)
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:

@@ -9,7 +9,7 @@ from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import NoSharding
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History, OrderChange
-from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.changing.sampler import lasting
 from .orders import MOST, Order, OrderDifference, compared, first_difference
 
 Told = Mapping[str, Any]
@@ -131,9 +131,8 @@ def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipe
     if pipeline is not None:
         return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()))
     sampler: Any = next((each.leaf.sampler for each in pipelines if each is not None), None)
-    if not isinstance(sampler, ChangingSampler):
-        return None
-    return Order.of_sampler(sampler.with_history(history).with_shard_options(NoSharding()))
+    changed = None if sampler is None else sampler.with_history(history)
+    return None if changed is None else Order.of_sampler(changed.with_shard_options(NoSharding()))
 
 
 def _all_of(history: History) -> list[OrderChange]:

@@ -23,7 +23,6 @@ from ...loader.state.loader_state import LoaderState
 from ...loader.state.position import StreamPosition
 from ...reporting.loops import host_iterator
 from ...samplers import ShardOptions
-from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
@@ -56,9 +55,9 @@ class Described:
         if (iterator := iterator_of(loader)) is not None:
             pipeline, skipped = iterator.as_made
             sampler = pipeline.leaves[0].sampler
-            if not isinstance(sampler, OneEpoch):
+            if sampler.whole is sampler:
                 return cls(pipeline, skipped)
-            leaf = replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
+            leaf = replace(pipeline.leaf, sampler=sampler.whole, epoch=0)
             return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         if isinstance(loader, (LoaderMethods, IterMethods)):

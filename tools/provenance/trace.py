@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,9 +12,6 @@ from ...common.redaction import redacted
 from ...common.validation import whole_number
 from ...errors import TraceError
 from ...loader.state.loader_state import LoaderState
-from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.sampler import MixSampler
-from ...samplers.weighted.sampler import WeightedSampler
 from ...sources.provenance import FilePlace, TokenSpan
 from .elements import Element, FoundRecord, Search
 from .streams import Described, iterator_of, states_of
@@ -207,29 +203,24 @@ def _weights(element: Element) -> list[str]:
         TraceError: other weights drew a record, in a former run.
     """
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
-    weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
     for found in element.records:
-        former = weighted[found.leaf].former_weights(found.position) if found.leaf in weighted else None
+        former = samplers[found.leaf].former_weights(found.position)
         if former is not None:
             raise TraceError(
                 f"position {found.position:,} was drawn in an earlier run with other weights (digest {former}). "
                 "Trace the step with a loader that has those weights, and a state of that run."
             )
-    return [sampler.weights_told for sampler in weighted.values()]
+    return [told for sampler in samplers.values() if (told := sampler.weights_told)]
 
 
 def _generations(element: Element) -> Iterator[str]:
     """Yield, for each of an element's records, a description of its generation (version of a growing source)."""
     for each in element.records:
-        sampler, place, of = element.leaves[each.leaf].sampler, each.position, ""
-        if isinstance(sampler, MixSampler):
-            part, place = sampler.order.place(place)
-            name = sampler.names[part]
-            sampler, of = sampler.parts[name], f" of part {name!r}"
-        if isinstance(sampler, ChangingSampler) and (sampler.changes or sampler.generation):
-            begins = [0, *(change.position for change in sampler.changes)]
-            first = begins[bisect_right(begins, place) - 1]
-            yield f"generation {sampler.generation_at(place)}{of}, which holds from {'its ' if of else ''}position {first:,} on"
+        sampler = element.leaves[each.leaf].sampler
+        name, place = sampler.part_at(each.position)
+        of, its = (f" of part {name!r}", "its ") if name else ("", "")
+        if (found := sampler.parts[name].generation_at(place)) is not None:
+            yield f"generation {found[0]}{of}, which holds from {its}position {found[1]:,} on"
 
 
 def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
@@ -260,12 +251,9 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
         epochs: dict[str, int] = {}
         for number, position in last.items():
             leaf = element.leaves[number]
-            if not leaf.in_order and isinstance(leaf.sampler, MixSampler):
+            if not leaf.in_order:
                 parts = leaf.sampler.part_epochs(position)
-                epochs |= {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
-            elif not leaf.in_order:
-                epoch_at = getattr(leaf.sampler, "epoch_at", None)
-                epochs[leaf.name] = leaf.epoch + (epoch_at(position) if epoch_at else position // leaf.epoch_stride)
+                epochs |= {"/".join(filter(None, (leaf.name, name))): leaf.epoch + parts[name] for name in parts}
         latest |= {name: max(epoch, latest.get(name, 0)) for name, epoch in epochs.items()}
     return latest
 

@@ -18,7 +18,8 @@ from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
 from ....samplers.chain_order import ChainOrder
-from ....samplers.protocol import ENDLESS, as_vector_sampler
+from ....samplers.own_sampler import as_vector_sampler
+from ....samplers.protocol import ENDLESS
 from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after

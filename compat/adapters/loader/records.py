@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -63,11 +63,9 @@ class _Sampler(OurIndexSampler):
     A shard may have no records: as in Grain, the constructor warns, and reading a record raises.
     """
 
-    may_exceed_source: ClassVar[bool] = True
-    """Whether a loader accepts this sampler with more records than the source has: yes.
-
-    Reading a record that does not exist is an error.
-    """
+    def for_source(self, records: int, part: str | None = None) -> Self:
+        """Return this sampler: the source may have fewer records, and reading one that does not exist is an error."""
+        return self
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:

@@ -27,7 +27,7 @@ from ....errors import CheckpointError
 from ....operations.budget.windows import BudgetWindows
 from ....samplers import NoSharding, ShardOptions
 from ....samplers.permutation import permute, place_of
-from ....samplers.protocol import ENDLESS
+from ....samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .keys import BatchKey, RunStart
 
 Ints = NDArray[np.int64]
@@ -49,7 +49,7 @@ STEPS_SEED = 1 << 63
 
 
 @dataclass(frozen=True, eq=False)
-class BudgetOrder:
+class BudgetOrder(VectorSampler):
     """Sampler that maps positions `first + step · shards + shard` of a run to keys of batches.
 
     Attributes:
@@ -72,7 +72,7 @@ class BudgetOrder:
     layers: DealtLayers = ()
     epoch: int | None = None
 
-    block_size = 64
+    facts = OrderFacts(block_size=64, shards="planned")
 
     def __post_init__(self) -> None:
         if self.epoch is None and self._last_key >= 1 << 62:
@@ -131,9 +131,6 @@ class BudgetOrder:
     def fingerprint(self) -> dict[str, Any]:
         """The values that decide the order."""
         return {**self.identity, **({} if self.epoch is None else {"epoch": self.epoch})}
-
-    def seeds(self, positions: Ints) -> None:
-        """Return None: positions have no seeds of their own."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
         """Return the same order for a run that begins at the beginning, on another shard."""
@@ -227,12 +224,12 @@ class BudgetOrder:
             shards: number of shards.
             window: number of the window after these batches, which decides the shuffle.
         """
-        taken = self.parts(keys)
+        taken = self.batch_keys(keys)
         groups = [np.empty(0, np.int64)]
         for shape in range(len(self.windows.shapes.lengths)):
             of_shape = keys[(taken.shape == shape) & (taken.records > 0)]
             if missing := -len(of_shape) % shards:
-                like = self.parts(of_shape[-1:])
+                like = self.batch_keys(of_shape[-1:])
                 of_shape = np.append(
                     of_shape, np.repeat(self._key(like._replace(records=np.zeros(1, np.int64))), missing)
                 )
@@ -282,7 +279,7 @@ class BudgetOrder:
         if not self.steps_per_epoch:
             return self.epoch or 0
         key = self.record_keys(np.array([position], dtype=np.int64))
-        return int(self.parts(key).window[0]) // len(self.windows)
+        return int(self.batch_keys(key).window[0]) // len(self.windows)
 
     def record_keys(self, positions: Ints) -> Ints:
         """Return the keys `int64[n]` of batches at positions of this run."""
@@ -331,7 +328,7 @@ class BudgetOrder:
         slots, rows, shapes = self._radix
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
-    def parts(self, keys: Ints) -> BatchKey:
+    def batch_keys(self, keys: Ints) -> BatchKey:
         """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
         slots, rows, shapes = self._radix
         rest, shape = np.divmod(keys, shapes)
@@ -347,7 +344,7 @@ class BudgetOrder:
             at_least: smallest number of places. A batch with fewer records gets further places of its window,
                 because an empty batch needs the structure of a record.
         """
-        window, start, count, shape = (int(part[0]) for part in self.parts(np.array([key], dtype=np.int64)))
+        window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
         epoch, local = divmod(window, len(self.windows))
         size = int(self.windows.sizes(np.array([local]))[0])
         count = max(count, at_least)

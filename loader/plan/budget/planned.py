@@ -20,7 +20,6 @@ from ....errors import LengthsError
 from ....operations import BudgetBatch, Operation
 from ....operations.identity import fingerprint
 from ....samplers import NoSharding
-from ....samplers.mix.sampler import MixSampler
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources.lengths import lengths_of
 from ..placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
@@ -54,7 +53,7 @@ def planned_batches(
     lengths = _known(source, sampler, operation, before)
     if lengths is None:
         return None
-    refuse_balance(getattr(sampler, "balance", None))
+    refuse_balance(sampler.facts.balance)
     sampler = sampler.with_shard_options(NoSharding())
     epoch, epochs = _epochs_of(sampler)
     records = SampledRecords(source, sampler, before)
@@ -66,14 +65,13 @@ def planned_batches(
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     """Return the number of positions to plan, and how many times these records are repeated (None for ever).
 
-    A sampler has `repeats_records` if all of its epochs have the same records. Then one epoch is
-    planned, otherwise all positions.
+    If all epochs of the sampler have the same records, one epoch is planned, otherwise all positions.
 
     Raises:
         LengthsError: each epoch has other records, and there are too many to plan.
     """
     total, epoch = len(sampler), sampler.epoch_length
-    if getattr(sampler, "repeats_records", False):
+    if sampler.facts.same_records:
         if total >= ENDLESS:
             return epoch, None
         if epoch and total % epoch == 0:
@@ -151,9 +149,9 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
             changes the number of elements; or the lengths are invalid.
     """
     if operation.lengths is None:
-        own = None if before or isinstance(sampler, MixSampler) else getattr(source, "lengths", None)
+        own = None if before or sampler.facts.parts else getattr(source, "lengths", None)
         return None if own is None else whole_lengths(own, len(source))
-    if isinstance(sampler, MixSampler):
+    if sampler.facts.parts:
         raise LengthsError(
             "lengths= of a BudgetBatch belongs to a single source, but this loader has a MixSampler. Pass it "
             "to MapDataset.mix([…]).budget_batch(…, lengths=…)."

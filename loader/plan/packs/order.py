@@ -6,7 +6,6 @@ among the shards.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....samplers import NoSharding, ShardOptions
 from ....samplers.balance import Balance
-from ....samplers.protocol import VectorSampler
+from ....samplers.protocol import OrderFacts, VectorSampler
 from .source import PackedSource
 
 Ints = NDArray[np.int64]
@@ -25,7 +24,7 @@ ROWS_SEED = 1 << 63
 
 
 @dataclass(frozen=True, eq=False)
-class PackedOrder:
+class PackedOrder(VectorSampler):
     """Sampler that gives all rows, one after the other.
 
     Attributes:
@@ -43,14 +42,16 @@ class PackedOrder:
     identity: dict[str, Any] = field(default_factory=dict)
     shard_options: ShardOptions = field(default_factory=NoSharding)
 
-    block_size = 4096
+    @property
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        return OrderFacts(block_size=4096, balance=self.balance)
 
     def __repr__(self) -> str:
         return f"PackedOrder({len(self.source)} rows, documents={self.documents!r})"
 
     def __len__(self) -> int:
-        rows, shards = len(self.source), self.shard_options.shard_count
-        return rows // shards * shards if self.shard_options.drop_remainder else rows
+        return self.of_equal_shards(len(self.source))
 
     @property
     def epoch_length(self) -> int:
@@ -75,13 +76,6 @@ class PackedOrder:
     def record_keys(self, positions: Ints) -> Ints:
         """Return the numbers of the rows at positions, which are the positions themselves."""
         return positions
-
-    def seeds(self, positions: Ints) -> None:
-        """Return None: positions have no seeds of their own."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> PackedOrder:
-        """Return the same order, read by another shard."""
-        return dataclasses.replace(self, shard_options=shard_options)
 
     def epoch_at(self, position: int) -> int:
         """Return the epoch of the first document in the row at a position; after the end, the number of epochs."""

@@ -19,7 +19,7 @@ from ....operations import Operation, Pack
 from ....operations.identity import fingerprint
 from ....samplers import NoSharding
 from ....samplers.balance import Balance
-from ....samplers.one_epoch import OneEpoch
+from ....samplers.one_epoch import one_epoch_of
 from ....samplers.protocol import VectorSampler
 from ..leaf import Leaf
 from ..placed_records import MOST_PLANNED, SampledRecords
@@ -44,7 +44,7 @@ def planned_packs(
         sampler: its order, perhaps with a balance.
         operations: operations of the pipeline, in order.
     """
-    balance: Balance | None = getattr(sampler, "balance", None)
+    balance: Balance | None = sampler.facts.balance
     number = next((number for number, one in enumerate(operations) if one.plans_rows), None)
     if balance is None or number is None:
         return None
@@ -62,10 +62,9 @@ def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
     Packing begins anew with this epoch.
     """
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
-    documents = OneEpoch(order.documents, epoch, order.documents.epoch_length)
-    balance: Any = documents.balance
+    documents = one_epoch_of(order.documents, epoch)
     records = SampledRecords(source.records.source, documents, source.records.operations)
-    rows, of_epoch = _packs_of(records, source.operation, documents, balance)
+    rows, of_epoch = _packs_of(records, source.operation, documents, documents.facts.balance)
     of_epoch = dataclasses.replace(of_epoch, identity={**order.identity, "epoch": epoch}, shard_options=leaf.shard)
     return Leaf(rows, of_epoch, leaf.shard, leaf.lineage, epoch, leaf.name)
 

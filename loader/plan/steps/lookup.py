@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ....common.messages import short_repr
 from ....common.validation import whole_number
 from ..cursor import Cursor
@@ -151,8 +149,8 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions. Pass "
             "an earlier epoch."
         )
-    position = _position_of(leaf, key, epoch)
-    if position is None and key in getattr(leaf.sampler, "omitted", ()):
+    position = leaf.sampler.position_of(key, epoch)
+    if position is None and key in leaf.sampler.omitted_keys:
         raise LookupError(
             f"record {key} is never read: omit= contains it, or it is no longer in its file. Pass another key."
         )
@@ -203,19 +201,6 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
             f"{row}, but this is shard {leaf.shard.shard_index}. Ask in that shard."
         )
     return Place(step, row if stage.unit == 1 else inner)
-
-
-def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:
-    sampler = leaf.sampler
-    if hasattr(sampler, "position_of"):
-        return sampler.position_of(key, epoch)  # type: ignore[no-any-return]
-    start, stop = epoch * leaf.epoch_length, min((epoch + 1) * leaf.epoch_length, len(sampler))
-    for first in range(start, stop, sampler.block_size):
-        positions = np.arange(first, min(first + sampler.block_size, stop), dtype=np.int64)
-        found = np.flatnonzero(sampler.record_keys(positions) == key)
-        if found.size:
-            return int(positions[found[0]])
-    return None
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
