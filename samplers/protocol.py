@@ -10,7 +10,7 @@ import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +67,7 @@ class SamplerLike(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-@dataclass(frozen=True)
-class OrderFacts:
+class OrderFacts(NamedTuple):
     """Facts about an order that callers ask once; each has a default.
 
     Attributes:
@@ -209,12 +208,11 @@ class VectorSampler:
         Raises:
             ValueError: if the order covers more records.
         """
-        if self.facts.records is not None and self.facts.records > records:
+        own = self.facts.records
+        if own is not None and own > records:
             of = "" if part is None else f"part {short_repr(part)}: "
             remedy = "MixSampler the source itself, or its length" if of else "num_records=len(source)"
-            raise ValueError(
-                f"{of}the sampler covers {self.facts.records} records, but the source has {records}. Pass {remedy}."
-            )
+            raise ValueError(f"{of}the sampler covers {own} records, but the source has {records}. Pass {remedy}.")
         return self
 
     @property

@@ -132,7 +132,7 @@ class MixSampler(VectorSampler):
         """Names of the parts; the number of a part in record keys is its index here."""
         return list(self._parts)
 
-    @property
+    @cached_property
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
         # Blocks are large, since each part gets only some positions, and a small call takes as long as a larger one.
@@ -147,7 +147,7 @@ class MixSampler(VectorSampler):
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
         """Return the same mix with other samplers for the parts named in `parts`."""
         other = copy.copy(self)
-        for name in ("_ended", "_shuffles", "_ends", "fingerprint"):
+        for name in ("_ended", "_shuffles", "_ends", "facts", "fingerprint"):
             other.__dict__.pop(name, None)
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other

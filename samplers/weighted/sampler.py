@@ -6,7 +6,6 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,7 +110,7 @@ class WeightedSampler(DrawnRecords):
         """Facts about the order for the loader."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
         few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
-        return dataclasses.replace(super().facts, block_size=few)
+        return super().facts._replace(block_size=few)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
