@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..common.identity.values import digest
 from .balance import Balance
 from .index import IndexSampler
-from .index_maps import IndexMap, Repeat, Shuffle, parameters_of
+from .index_maps import IndexMap, Repeat, Shuffle
 from .permutation import unpermute
 from .protocol import ENDLESS, OrderFacts, VectorSampler
 from .sharding import NoSharding, ShardOptions
@@ -72,8 +72,8 @@ class ChainOrder(VectorSampler):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, as JSON values; a restored state must have equal ones."""
-        maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
-        selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
+        maps = [each.parameters for each in self.maps]
+        selections = [selection for each in self.maps for selection in each.selections]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
         if self.balance is not None:
             later["balance"] = self.balance.fingerprint

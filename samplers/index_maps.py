@@ -8,9 +8,10 @@ later epoch. Out: indices of the dataset below. Pure arithmetic with O(1) memory
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,50 +31,59 @@ Change = Literal["shuffles", "cuts", "freezes"]
 """
 
 
-class IndexMap(Protocol):
-    """The map from indices of a reordered dataset to indices of the dataset below."""
+class IndexMap:
+    """Base of maps from indices of a reordered dataset to indices of the dataset below; each is a dataclass."""
 
-    @property
-    def length(self) -> int:
-        """Number of elements in an epoch of the dataset above; `ENDLESS` if it never ends."""
+    fingerprint_name: ClassVar[str] = ""
+    """Name of the map in states; "": the name of the class."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def length(self) -> int:
+            """Number of elements in an epoch of the dataset above; `ENDLESS` if it never ends."""
 
     @property
     def epoch_length(self) -> int | None:
         """Number of elements after which all of them come again; None: the number of the dataset below."""
+        return self.length
 
     @property
     def keeps_indices(self) -> bool:
         """True if each index above is mapped to the same index below."""
+        return False
 
     @property
     def change(self) -> Change | None:
         """How the map changes the elements of later epochs; None if it does not."""
         return None
 
+    @property
+    def parameters(self) -> list[Any]:
+        """The values that distinguish this map from others, as JSON values."""
+        fields = dataclasses.astuple(self)  # type: ignore[call-overload]
+        return [self.fingerprint_name or type(self).__name__, *fields]
+
+    @property
+    def selections(self) -> Sequence[Any]:
+        """Plain attributes of a user's selection map. States keep them, to notice a changed map."""
+        return ()
+
     def many(self, indices: Indices) -> Indices:
         """Return the indices of the dataset below for indices of the dataset above."""
+        raise NotImplementedError
 
     def one(self, index: int) -> int:
         """Return the index of the dataset below for one index of the dataset above."""
+        return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
 FEW = 24
 """Up to this number of indices, they are shuffled one by one, which is faster."""
 
 
-def parameters_of(index_map: IndexMap) -> list[Any]:
-    """Return the values that distinguish a map from others, as JSON values.
-
-    They are its `parameters`; if it has none, its class name (or `fingerprint_name`) and its fields.
-    """
-    if hasattr(index_map, "parameters"):
-        return list(index_map.parameters)
-    name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
-    return [name, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
-
-
 @dataclass(frozen=True)
-class Shuffle:
+class Shuffle(IndexMap):
     """A shuffle of each epoch.
 
     Attributes:
@@ -85,12 +95,6 @@ class Shuffle:
     length: int
     seed: int
     reseeds: bool = True
-
-    keeps_indices: ClassVar[bool] = False
-
-    @property
-    def epoch_length(self) -> int | None:
-        return self.length
 
     @property
     def change(self) -> Change | None:
@@ -112,7 +116,7 @@ class Shuffle:
 
 
 @dataclass(frozen=True)
-class ShuffledWindows:
+class ShuffledWindows(IndexMap):
     """A shuffle of each window of consecutive elements. The last window of an epoch may be smaller.
 
     Each epoch has another order.
@@ -128,12 +132,7 @@ class ShuffledWindows:
     seed: int
 
     fingerprint_name: ClassVar[str] = "WindowShuffle"  # as states know it
-    keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "shuffles"
-
-    @property
-    def epoch_length(self) -> int | None:
-        return self.length
 
     @property
     def _windows(self) -> int:
@@ -164,7 +163,7 @@ class ShuffledWindows:
 
 
 @dataclass(frozen=True)
-class BlockPermutation:
+class BlockPermutation(IndexMap):
     """A permutation of blocks of consecutive elements, another one in each epoch.
 
     Elements within a block keep their order. One block may be smaller.
@@ -180,12 +179,7 @@ class BlockPermutation:
     seed: int
 
     fingerprint_name: ClassVar[str] = "BlockShuffle"  # as states know it
-    keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "shuffles"
-
-    @property
-    def epoch_length(self) -> int | None:
-        return self.length
 
     @property
     def _blocks(self) -> int:
@@ -209,12 +203,9 @@ class BlockPermutation:
     def _small_block(self, epoch: int) -> int:
         return place_of(self._blocks - 1, epoch, self._blocks, self.seed) * self.block
 
-    def one(self, index: int) -> int:
-        return int(self.many(np.array([index], dtype=np.int64))[0])
-
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(IndexMap):
     """Several epochs treated as one.
 
     Attributes:
@@ -254,7 +245,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Slice:
+class Slice(IndexMap):
     """Every `step`-th element of each epoch of the dataset below.
 
     Attributes:
@@ -285,8 +276,6 @@ class Slice:
         rest_is_endless = below >= ENDLESS and stop >= length and step > 0 and start < length // 2
         return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
 
-    keeps_indices: ClassVar[bool] = False
-
     @property
     def epoch_length(self) -> int | None:
         return self.length if self.length < ENDLESS else None
@@ -313,7 +302,7 @@ class Slice:
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
+class Selected(IndexMap):
     """Elements at fixed places of each epoch.
 
     Attributes:
@@ -324,16 +313,11 @@ class Selected:
     below: int
     keys: Indices
 
-    keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "cuts"
 
     @property
     def length(self) -> int:
         return len(self.keys)
-
-    @property
-    def epoch_length(self) -> int | None:
-        return self.length
 
     @cached_property
     def parameters(self) -> list[Any]:

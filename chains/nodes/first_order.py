@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class FirstOrder:
+class FirstOrder(IndexMap):
     """An index map whose later epochs have the order of the first epoch.
 
     An index map converts an index of a dataset to the index of the dataset below.
@@ -82,9 +82,6 @@ class FirstOrder:
     first: IndexMap
     span: int
     below: int
-
-    keeps_indices: ClassVar[bool] = False
-    change: ClassVar[None] = None
 
     @property
     def length(self) -> int:

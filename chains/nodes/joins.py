@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from ...common.identity.values import plain_attributes
 from ...common.messages import first_few
 from ...errors import PackError
 from ...operations.trees import flatten, leaf_names
-from ...samplers.chain_order import ChainOrder
-from ...samplers.index_maps import Indices
-from ...samplers.protocol import ENDLESS
+from ...samplers.index_maps import IndexMap, Indices
+from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.mixed.source import MixedSource
 from ...sources.provenance import UsedRecord
 from .choices import Choice
@@ -160,7 +159,7 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenKeys:
+class ChosenKeys(IndexMap):
     """The order of chosen elements: an index map from an index to a key of a `MixedSource` of the parts.
 
     With n parts, record i of part p has key `i * n + p`.
@@ -171,10 +170,7 @@ class ChosenKeys:
     """
 
     choice: Choice
-    orders: tuple[ChainOrder, ...]
-
-    keeps_indices: ClassVar[bool] = False
-    change: ClassVar[None] = None
+    orders: tuple[VectorSampler, ...]
 
     @property
     def length(self) -> int:
@@ -199,9 +195,6 @@ class ChosenKeys:
             chosen = np.flatnonzero(which == number)
             keys[chosen] = order.record_keys(inner[chosen]) * len(self.orders) + number
         return keys
-
-    def one(self, index: int) -> int:
-        return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...loader.plan.omission import living_order
 from ...samplers.changing.indices import LivingIndices
-from ...samplers.index_maps import IndexMap, Indices, parameters_of
+from ...samplers.index_maps import IndexMap, Indices
 from ...sources.provenance import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne, Seeds
@@ -90,7 +90,7 @@ class Reordered(OnOne):
 
     @property
     def parameters(self) -> Any:
-        return parameters_of(self.index_map)
+        return self.index_map.parameters
 
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row by which random maps draw.

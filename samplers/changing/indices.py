@@ -6,16 +6,14 @@ In: indices among the records that are kept. Out: indices of the dataset with al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-
-from ..index_maps import Indices
+from ..index_maps import IndexMap, Indices
 from .sampler import ChangingSampler
 
 
 @dataclass(frozen=True)
-class LivingIndices:
+class LivingIndices(IndexMap):
     """Index map from the kept elements of a dataset to all its elements.
 
     An index among the kept elements is mapped to the index in the dataset.
@@ -25,9 +23,6 @@ class LivingIndices:
     """
 
     sampler: ChangingSampler
-
-    keeps_indices: ClassVar[bool] = False
-    change: ClassVar[None] = None
 
     @property
     def length(self) -> int:
@@ -44,6 +39,3 @@ class LivingIndices:
 
     def many(self, indices: Indices) -> Indices:
         return self.sampler.places(indices)
-
-    def one(self, index: int) -> int:
-        return int(self.many(np.array([index], dtype=np.int64))[0])

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ....chains.nodes.choices import Choice
 from ....samplers.grain_order import shuffled, shuffled_one
-from ....samplers.index_maps import Indices
+from ....samplers.index_maps import IndexMap, Indices
 from ....samplers.protocol import ENDLESS
 
 WORD = 1 << 32
 
 
-class _ByGroup:
+class _ByGroup(IndexMap):
     """Shuffle of groups of consecutive indices: each group in Grain's order for its seed.
 
     The seed of a group is `seed` plus the number of the group.
@@ -35,12 +35,7 @@ class _ByGroup:
     length: int
     seed: int
 
-    keeps_indices: ClassVar[bool] = False
-    change: ClassVar[None] = None  # Grain's programs get what Grain gives, without a word of ours
-
-    @property
-    def epoch_length(self) -> int | None:
-        return self.length
+    # `change` stays None: Grain's programs get what Grain gives, without a word of ours.
 
     @property
     def group(self) -> int:
