@@ -6,8 +6,9 @@ import functools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,12 @@ from ..migration_hints.remarks import NotHere, Remarks
 from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
+from ..sources.facts import SourceFacts
 from .arguments import as_named, checked_index, finite, indices_of, joins, warn_of_exchange
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
-from .nodes.node import Get, Node, Source, fingerprint_of_node
+from .nodes.node import Evaluated, Get, Node, Source, fingerprint_of_node
 
 if TYPE_CHECKING:
     from ..common.costs import Cost
@@ -60,7 +62,6 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     True
     """
 
-    array_keys: ClassVar[bool] = True  # of `__getitems__`, see `DataSource`
     _asked_as = "MapDataset"
 
     if not TYPE_CHECKING:
@@ -124,19 +125,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return self.root_node.made_of(index)
 
     @property
-    def reads_ahead(self) -> Any:
-        """Number of concurrent reads that make reading faster; True for any number, False for none."""
-        return self.root_node.reads_ahead
-
-    @property
-    def reads_singly(self) -> bool:
-        """True if several readers share a batch, each reading one record at a time; False: one call reads the batch."""
-        return bool(self.root_node.reads_singly)
-
-    @property
-    def grows_within(self) -> bool:
-        """True if a source below may grow. The dataset itself keeps the records that existed when it was made."""
-        return bool(self.root_node.grows)
+    def facts(self) -> SourceFacts:
+        """Facts about the dataset as a source. A source below may grow; the dataset keeps the records that it had."""
+        return replace(Evaluated(self.root_node, len(self)).facts, checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -37,7 +37,6 @@ from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
-from .nodes.element_lengths import NodeElements
 from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 
@@ -132,7 +131,7 @@ def stream_of(
         refuse_balance(balance)
     dealt = _dealt(line.source, balance, lengths)
     tree: Tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
-    if node.grows or growth is not None:
+    if node.facts.grows or growth is not None:
         tree = over_leaves(tree, lambda leaf: _growing(node, leaf, growth))
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
 
@@ -152,8 +151,8 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
             "hand".
     """
     order, omitted = leaf.sampler.by_epochs(), leaf.sampler.omitted_keys
-    if order is None or node.repeats_batches or not getattr(leaf.source, "growing", False):
-        growth_of(Evaluated(node) if node.grows else leaf.source, growth, leaf.shard)
+    if order is None or node.repeats_batches or not leaf.source_facts.growing:
+        growth_of(Evaluated(node) if node.facts.grows else leaf.source, growth, leaf.shard)
         return leaf
     wanted = growth_of(leaf.source, growth, leaf.shard)
     refuse_to_ask_later(node.asks_records, wanted)
@@ -180,8 +179,8 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 def _epoch_of(source: Any) -> Any:
     """Return a source of one epoch of the node that a source evaluates; return other sources unchanged."""
-    evaluated = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
-    return NodeElements(source.root_node) if evaluated else source
+    finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
+    return Evaluated(source.root_node, source.root_node.length) if finite else source
 
 
 Exhausted = Literal["first", "all", "repeat"]

@@ -14,6 +14,7 @@ from ..operations import Operation
 from ..samplers.balance import Balance
 from ..samplers.block_shuffle import BlockShuffle
 from ..samplers.changing.growth import GrowthOptions
+from ..sources.facts import facts_of
 from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
 from ..sources.omission.keys import OmitOfParts
@@ -141,8 +142,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
         LengthsError: the lengths of a part are unknown.
     """
     if not isinstance(source, MixedSource):
-        own = getattr(source, "packed_costs", None)
-        return None if own is None else own(cost)
+        return facts_of(source).packed_costs(cost)
     parts = [(part, _packed_costs(part, cost)) for part in source.parts.values()]
     if all(costs is None for _, costs in parts):
         return None
@@ -207,7 +207,7 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
     This needs a `BlockShuffle` as `shuffle`, whose `lanes` the number of shards does not divide,
     and a `source` that reads from a store.
     """
-    if not isinstance(shuffle, BlockShuffle) or getattr(source, "announce", None) is None:
+    if not isinstance(shuffle, BlockShuffle) or facts_of(source).announce is None:
         return
     readers = shuffle.readers_of_a_block(shard_count)
     if readers > 1:

@@ -12,7 +12,7 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions, ReadOptions
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import Structure, flatten
-from ..sources.provenance import used_records
+from ..sources.facts import used_records
 from .loops import host_iterator
 
 LOOKED_UP = 1000

@@ -21,6 +21,7 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
 from ..loader.timing.snapshot import PARTS_OF_A_WAIT, Snapshot
+from ..sources.facts import facts_of
 from ..sources.mixed.source import MixedSource
 from .loops import check_loop, host_iterator, snapshot, without_line
 
@@ -173,7 +174,7 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}
     for part, source in (leaves[0].source.parts if isinstance(leaves[0].source, MixedSource) else parts).items():
-        lengths = getattr(source, "lengths", None)
+        lengths = facts_of(source).lengths()
         by_name = lengths if isinstance(lengths, dict) else {} if lengths is None else {"": lengths}
         means |= {(part, str(name)): float(np.mean(each)) for name, each in by_name.items()}
     return means

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..common.costs import attention
 from ..common.lazy_exports import names_from
+from .facts import SourceFacts
 from .protocol import DataSource, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = [
     "MixedSource",
     "ParquetDataSource",
     "RangeDataSource",
+    "SourceFacts",
     "Subset",
     "TFRecordDataSource",
     "TarDataSource",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..common.messages import first_few
 from ..common.validation import whole_number
 from ..files.urls import any_remote
+from .facts import SourceFacts
 from .growing.growing_files import GrowingFiles
 from .keys import Keys, check_key, check_keys
 from .parts import Int64s, read_by_part
@@ -28,9 +29,6 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     reads records of one part (a file, or a row group of a file). `_prepare` creates the attributes that
     are not pickled; `_unpickled` lists their names.
     """
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     _kind: ClassVar[str] = ""
     """Name of the source's kind in fingerprints; "": the name of the class."""
@@ -81,18 +79,23 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
             first = end
 
     @property
-    def file_count(self) -> int:
-        return len(set(self._paths))
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            announce=self._announce if self._is_in_store else None,
+            file_place=self.file_place,
+            file_runs=self.file_runs,
+            file_count=lambda: len(set(self._paths)),
+            generations=self,
+        )
 
-    @property
-    def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that takes keys `int64[n]` of records that will be read soon, to fetch them; None if all files are local."""
-        return self._announce if self._is_in_store() else None
-
+    @cached_property
     def _is_in_store(self) -> bool:
         return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
+        """Fetch the records of keys that will be read soon. Only called if files are in a store."""
         raise NotImplementedError
 
     @property

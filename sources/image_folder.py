@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, ClassVar, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..files.patterns import is_hidden
 from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
+from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 from .provenance import FilePlace
 
@@ -108,15 +109,6 @@ class ImageFolderDataSource:
     ('cat', 'dog') {'image': b'dog/old/2.PNG', 'label': 1}
     """
 
-    # Opening and reading a file is nearly all waiting, so that threads share a batch: `__getitems__` reads one after the other.
-    reads_ahead: ClassVar[bool] = True
-    reads_singly: ClassVar[bool] = True
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
-    classes: tuple[str, ...]
-    _listing: _Listing
-
     def __init__(
         self,
         paths: Paths,
@@ -152,8 +144,16 @@ class ImageFolderDataSource:
         return len(self._listing)
 
     @property
-    def file_count(self) -> int:
-        return len(self)
+    def facts(self) -> SourceFacts:
+        # Opening and reading a file is nearly all waiting, so threads share a batch.
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_singly=True,
+            classes=self.classes,
+            file_place=self.file_place,
+            file_count=self.__len__,
+        )
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         return self._read(check_key(key, len(self), "ImageFolderDataSource"))
@@ -194,7 +194,7 @@ class ImageFolderDataSource:
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_paths", "_wanted", "_extensions", "_storage")
-        return {**{name: getattr(self, name) for name in kept}, "listed": self._listing.state}
+        return {**{name: vars(self)[name] for name in kept}, "listed": self._listing.state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         listed = state.pop("listed")

@@ -31,7 +31,7 @@ MANY_FILES = 1000
 _MISSING = (-1, -1)
 
 
-def facts_of(
+def kept_facts_of(
     paths: Sequence[str],
     kind: Any,
     stamped: Callable[[str], tuple[str, ...]],
@@ -96,7 +96,7 @@ def file_facts_of(paths: Sequence[str], kind: Any, look: Callable[[str], FileFac
         found = look(path)
         return found.records, *np.frombuffer(bytes.fromhex(found.digest), ">i8").tolist()
 
-    stamps, numbers = facts_of(paths, kind, lambda path: (path,), numbers_of, 2)
+    stamps, numbers = kept_facts_of(paths, kind, lambda path: (path,), numbers_of, 2)
     digests = numbers[:, 1].astype(">i8").tobytes().hex()
     return [
         FileFacts(records, Stamp(*stamp), digests[16 * place : 16 * place + 16])

@@ -1,7 +1,7 @@
 """Lengths of all records, `int64[records]`, found without reading the records where that is possible.
 
-A source may offer three members: `lengths` (of its arrays), `lengths_by(name)` (of a field, or the
-number in it) and `record_bytes` (size in the file).
+The facts about a source may have three functions: `lengths` (of the arrays in records), `lengths_by` (of a field, or
+the number in it) and `record_bytes` (sizes in the file).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..files.paths import PathLike, text_of
 from ..files.stamps import Stamp
 from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, read_index, write_index
 from .accepted import as_source
+from .facts import facts_of
 from .mixed.source import MixedSource
 from .protocol import SourceLike, fingerprint_of, reader_of
 
@@ -69,7 +70,7 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
     if isinstance(source, MixedSource) and (lengths is None or isinstance(lengths, str) or callable(lengths)):
         return as_lengths(source.by_key([lengths_of(part, lengths) for part in source.parts.values()]), count)
     if lengths is None:
-        return as_lengths(_own(source), count, f"{_name(source)}.lengths")
+        return as_lengths(_own(source), count, f"{type(source).__name__}.lengths")
     if isinstance(lengths, os.PathLike):
         kept = lengths_in_file(lengths, source)
         if kept is None:
@@ -185,10 +186,10 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 def _own(source: Any) -> Any:
-    own = getattr(source, "lengths", None)
+    own = facts_of(source).lengths()
     if own is None:
         raise LengthsError(
-            f"{_name(source)} does not know the lengths of its records. Pass lengths= as an array, the name "
+            f"{type(source).__name__} does not know the lengths of its records. Pass lengths= as an array, the name "
             "of a field, or a function of a record."
         )
     if not isinstance(own, Mapping):
@@ -196,25 +197,26 @@ def _own(source: Any) -> Any:
     leaves = _leaves(own)
     if len(leaves) > 1:
         raise LengthsError(
-            f"{_name(source)} knows the lengths of {len(leaves)} arrays of a record: "
+            f"{type(source).__name__} knows the lengths of {len(leaves)} arrays of a record: "
             f"{first_few(sorted(leaves))}. Choose one, such as lengths={next(iter(leaves))!r}."
         )
     return next(iter(leaves.values()))
 
 
 def _named(source: Any, name: str) -> Any:
-    if name == BYTES and getattr(source, "record_bytes", None) is not None:
-        return source.record_bytes
-    by_name = getattr(source, "lengths_by", None)
-    if by_name is not None:
-        return by_name(name)
-    own = getattr(source, "lengths", None)
+    facts = facts_of(source)
+    sizes = facts.record_bytes() if name == BYTES else None
+    if sizes is not None:
+        return sizes
+    if facts.lengths_by is not None:
+        return facts.lengths_by(name)
+    own = facts.lengths()
     leaves = _leaves(own) if isinstance(own, Mapping) else {}
     if name in leaves:
         return leaves[name]
     known = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
     raise LengthsError(
-        f"lengths={short_repr(name)}: {_name(source)} does not know lengths of this name. {known}. Pass "
+        f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. {known}. Pass "
         "an array, or a function of a record."
     )
 
@@ -231,7 +233,3 @@ def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
         path = f"{before}{key}"
         found.update(_leaves(value, f"{path}/") if isinstance(value, Mapping) else {path: value})
     return found
-
-
-def _name(source: Any) -> str:
-    return type(source).__name__

@@ -10,7 +10,7 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from ..common.costs import length_of_field
 from ..common.fields import fields_of
 from ..common.identity.values import digest, record
 from ..common.messages import first_few, short_repr, shorten
+from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 
 Array = npt.NDArray[Any]
@@ -50,23 +51,26 @@ class MemorySource:
     (3, (2, 2), 2)
     """
 
-    reads_ahead: ClassVar[bool] = False
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-    answers_exactly: ClassVar[bool] = True
-
-    columns: Any
-    items: Any
-    _data: Any
-    _length: int
-
     def __init__(self, data: Sequence[Any] | Array | Mapping[str, Any]) -> None:
-        self._data = data
+        self._data: Any = data
         self._rows = _rows_of(data)
-        self.columns = self._rows.columns
-        self.items = self._rows.items
-        self.lookup = self._rows.one  # of a record whose key is known to be one
+        self.columns: Any = self._rows.columns
+        self.items: Any = self._rows.items
         self._length = self._rows.length
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            answers_exactly=True,
+            reads_ahead=False,
+            columns=lambda: self.columns,
+            items=self.items,
+            lookup=self._rows.one,
+            lengths=lambda: self.lengths,
+            lengths_by=self.lengths_by,
+        )
 
     def __len__(self) -> int:
         return self._length

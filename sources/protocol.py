@@ -1,42 +1,12 @@
 """Protocol of sources, and functions that read records from any source.
 
-A source has `__len__` and `__getitem__`. It may also have the following members. The loader uses
-those that it finds:
+A source has `__len__` and `__getitem__`. It may also have:
 
 | optional member | meaning |
 |---|---|
 | `__getitems__(keys)` | return the records of many keys, in the order of `keys`; called instead of `__getitem__` |
-| `array_keys = True` | `__getitems__` receives an `int64` array. Default False: it receives a list of Python ints |
-| `checks_keys = True` | the source raises `RecordKeyError` for invalid keys. Default False: the loader checks all keys |
-| `answers_exactly = True` | `__getitems__` returns a list, tuple or array with one record per key, which the loader does |
-| | not check. Only together with `array_keys` and `checks_keys` |
 | `fingerprint` | small dict of JSON values that identifies the source in checkpoints; a property or a method |
-| `reads_ahead` | number of concurrent reads that make the source faster. False: none, as for records in memory. True |
-| | (default): any number, and `__getitems__` receives whole batches. A number: `__getitems__` receives parts of a |
-| | large batch, or several small batches, in at most so many concurrent calls |
-| `has_own_threads` | True: the source divides one `__getitems__` call among all processors, so more workers do not help |
-| `reads_singly` | True: the threads of the loader share a batch, and each reads single records. Default: True if the |
-| | source has no `__getitems__` |
-| `announce(keys)` | called, on any thread, with keys of records that will be read soon; must return at once. None: not used |
-| `file_count` | number of files that contain the records; for `headrace.diagnose` |
-| `records_together` | number of records that are decompressed to read one; for `headrace.diagnose` |
-| `lengths` | lengths of the arrays in each record, `int64[records]`, or a dict of these by leaf; needed to plan packing |
-| `lengths_by(name)` | return `int64[records]`: the length of a field of each record, or the integer in the field |
-| `record_bytes` | `int64[records]`: size of each record in its file, in bytes |
-| `file_place(key)` | return the file and row of a record, as a `FilePlace`, or None; for `headrace.trace` |
-| `file_runs()` | yield the places of all records, as `FileRun`s; for predicates that are passed as `omit=` |
-| `made_of(key)` | return the records of other sources that a record consists of, as `UsedRecord`s; for `headrace.trace` |
-| `growing` | True: files may be added later. Each generation is a numbered list of files; keys of records never change |
-| `generation` | number of the generation (list of files) that this object reads, from 0 |
-| `generation_records(g)` | return the number of records in a recorded generation |
-| `newest_generation()` | look for new files, record them as a new generation, and return the last generation's number |
-| `at_generation(g)` | return the same source with the records of generation `g` |
-| `grows_within` | True: the source wraps a growing source, and keeps the records that this had when it was wrapped |
-| `complete` | False while a conversion still writes files: a reader that has read all records waits for more. The loader |
-| | reads it before it looks for new files for the last time |
-| `generation_complete(g)` | return False if a conversion was still writing files when generation `g` was recorded |
-| `generation_folder` | folder in which generations are recorded; None if this process cannot write to it |
-| `columns` | tree of arrays whose first axis counts records; the loader makes a batch of each array by one `np.take` |
+| `facts` | how it is read, and what is known about its records: a `SourceFacts` (`facts.py`) |
 
 The loader calls the reading methods from several threads at the same time. `__getitem__` and
 `__getitems__` may be coroutines (`async def`). Then all reads of a process run in one event loop,
@@ -54,6 +24,7 @@ import numpy.typing as npt
 
 from ..common.messages import short_repr
 from ..errors import SourceError
+from .facts import facts_of, reads_many
 from .keys import check_keys
 
 RecordT_co = TypeVar("RecordT_co", covariant=True)
@@ -146,60 +117,12 @@ def is_asynchronous(source: Any) -> bool:
     >>> is_asynchronous([1, 2])
     False
     """
-    kind = type(source)
-    return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in ("__getitem__", "__getitems__"))
+    return any(is_coroutine(source, method) for method in ("__getitem__", "__getitems__"))
 
 
-def reads_many(source: Any) -> bool:
-    """Return True if the type of a source has a `__getitems__` that works.
-
-    A TFDS source passes the keys to a source of its own. Under `tfds.testing.mock_data` that is a mock
-    without `__getitems__`; then the result is False.
-
-    >>> reads_many([1, 2])
-    False
-    """
-    kind = type(source)
-    if not hasattr(kind, "__getitems__"):
-        return False
-    of_tfds = kind.__module__.startswith("tensorflow_datasets.") and hasattr(source, "data_source")
-    return not of_tfds or hasattr(type(source.data_source), "__getitems__")
-
-
-def reads_singly(source: Any) -> bool:
-    """Return True if several readers share a batch of this source, each reading one record at a time.
-
-    >>> reads_singly([1, 2])
-    True
-    """
-    return bool(getattr(source, "reads_singly", not reads_many(source)))
-
-
-def has_own_threads(source: Any) -> bool:
-    """Return True if a source divides one `__getitems__` call among all processors itself.
-
-    >>> has_own_threads([1, 2])
-    False
-    """
-    return bool(getattr(source, "has_own_threads", False))
-
-
-def is_in_event_loop(source: Any) -> bool:
-    """Return True if the records are read by coroutines, through the source's `read_in_loop`.
-
-    >>> is_in_event_loop([1, 2])
-    False
-    """
-    return bool(getattr(source, "in_event_loop", False))
-
-
-def grows_within(source: Any) -> bool:
-    """Return True if a source grows, or wraps a source that grows.
-
-    >>> grows_within([1, 2])
-    False
-    """
-    return bool(getattr(source, "growing", False) or getattr(source, "grows_within", False))
+def is_coroutine(source: Any, method: str) -> bool:
+    """Return True if the class of `source` has a method of this name that is a coroutine function (`async def`)."""
+    return inspect.iscoroutinefunction(getattr(type(source), method, None))
 
 
 def is_hugging_face(data: Any) -> bool:
@@ -225,10 +148,10 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None) if reads_many(source) else None
-    if many is not None and getattr(source, "answers_exactly", False):
+    facts, many = facts_of(source), cast(ManyByKey, source).__getitems__ if reads_many(source) else None
+    if many is not None and facts.answers_exactly:
         return cast(Reader, many)
-    as_array = bool(getattr(source, "array_keys", False))
+    as_array = facts.array_keys
 
     def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
         if many is None:
@@ -248,7 +171,7 @@ def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]]
     array([2, 0])
     """
     length, name = len(source), type(source).__qualname__
-    return None if getattr(source, "checks_keys", False) else lambda keys: check_keys(keys, length, name)
+    return None if facts_of(source).checks_keys else lambda keys: check_keys(keys, length, name)
 
 
 def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:

@@ -1,16 +1,15 @@
-"""Find the records of sources that an element consists of, and their places in files.
+"""Values that name records of sources, and their places in files.
 
-`headrace.trace` and similar functions use this. It is not used while elements are made.
+`headrace.trace` and similar functions use them. They are not used while elements are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class FilePlace(NamedTuple):
-    """Place of a record in a file, as `source.file_place(key)` returns it.
+    """Place of a record in a file, as the function `file_place` of a source's facts returns it.
 
     Attributes:
         file: path or URL of the file.
@@ -79,20 +78,3 @@ class UsedRecord(NamedTuple):
     def named(self, name: str) -> UsedRecord:
         """Return a copy with `name` put in front of `datasets`; for the empty name, the record itself."""
         return self._replace(datasets=(name, *self.datasets)) if name else self
-
-    def placed(self, **place: Any) -> UsedRecord:
-        """Return a copy with other values of `row`, `segment` or `tokens`."""
-        return self._replace(**place)
-
-
-def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """Return the records that the record of `key` consists of.
-
-    If the source has a method `made_of(key)`, they are its result; otherwise the one record itself.
-
-    >>> used_records(range(10), 3)[0].key
-    3
-    """
-    made_of = getattr(source, "made_of", None)
-    found: Sequence[UsedRecord] = [UsedRecord(source, key)] if made_of is None else made_of(key)
-    return found

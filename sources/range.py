@@ -6,6 +6,7 @@ from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 
+from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 
 _LIMIT = 2**63
@@ -27,11 +28,7 @@ class RangeDataSource:
     (4, 13, [19, 10])
     """
 
-    reads_ahead: ClassVar[bool] = False
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
-    _range: range
+    facts: ClassVar[SourceFacts] = SourceFacts(array_keys=True, checks_keys=True, reads_ahead=False)
 
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         self._range = range(0, start, step) if stop is None else range(start, stop, step)

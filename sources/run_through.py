@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..common.identity.values import described, digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import SourceError
+from .facts import SourceFacts
 
 ENDLESS = (1 << 63) - 1
 
@@ -27,9 +28,7 @@ class RunThroughSource:
         identity: dataset whose attributes give the fingerprint. None (default): `dataset`.
     """
 
-    in_order = True
-    reads_ahead = False
-    checks_keys = True
+    facts: ClassVar[SourceFacts] = SourceFacts(checks_keys=True, reads_ahead=False, in_order=True)
 
     def __init__(
         self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = (), identity: Any = None

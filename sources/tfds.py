@@ -12,10 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, SupportsIndex
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, SupportsIndex
 
 from ..common.lazy_exports import optional_library
 from ..common.messages import first_few, short_repr, shorten
@@ -25,6 +22,7 @@ from ..files.paths import file_system_of, text_of
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote, stays_inside
 from .array_record.source import ArrayRecordDataSource
+from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 from .provenance import FilePlace
 
@@ -50,10 +48,6 @@ class TfdsDataSource:
     Example (needs a prepared dataset):
         `TfdsDataSource("mnist", "train")[0]["label"]` is an integer.
     """
-
-    reads_ahead: ClassVar[bool] = True
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -88,6 +82,15 @@ class TfdsDataSource:
         else:
             self._other = opened
 
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            announce=None if self._files is None else self._files.facts.announce,
+            file_place=self.file_place,
+        )
+
     def __len__(self) -> int:
         return len(self._files if self._files is not None else self._other)
 
@@ -110,10 +113,6 @@ class TfdsDataSource:
     def file_place(self, key: int) -> FilePlace | None:
         """Return the file of the example `key`, and its number in the file; None if the files are not ArrayRecord."""
         return None if self._files is None else self._files.file_place(key)
-
-    @property
-    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        return None if self._files is None else self._files.announce
 
     @property
     def serialized(self) -> ArrayRecordDataSource:

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import Any
 
+from headrace import SourceFacts
+
 PATIENCE_SECONDS = 0.05
 """How long a read waits for others: a slow source."""
 
@@ -82,7 +84,7 @@ class SlowManyOf(SlowMany):
 
     def __init__(self, length: int, crowd: Crowd) -> None:
         super().__init__(length, crowd)
-        self.reads_ahead = crowd.count
+        self.facts = SourceFacts(reads_ahead=crowd.count)
 
 
 class AsyncSlow(Slow):

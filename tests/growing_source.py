@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from headrace import SourceFacts
 from headrace.errors import SourceError
 
 
@@ -20,6 +21,10 @@ class GrowingKeys:
         self.generation = len(self._sizes()) - 1 if generation is None else generation
         self._records = self._sizes()[self.generation]
 
+    @property
+    def facts(self):
+        return SourceFacts(generations=self)
+
     def _sizes(self):
         return [size for size in json.loads(self.path.read_text()) if size >= 0]
 
@@ -33,6 +38,9 @@ class GrowingKeys:
 
     def generation_records(self, generation):
         return self._sizes()[generation]
+
+    def generation_complete(self, generation):
+        return True
 
     def newest_generation(self):
         sizes = self._sizes()

@@ -82,7 +82,7 @@ def ragged(x):
 class Slow:
     """A source that answers after some time, as a store does."""
 
-    reads_ahead = 2
+    facts = headrace.SourceFacts(reads_ahead=2)
 
     def __len__(self):
         return 10_000

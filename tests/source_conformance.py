@@ -12,15 +12,18 @@ import pickle
 import shutil
 import signal
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 from headrace.errors import RecordKeyError
 from headrace.sources import as_source, fingerprint_of, reader_of
+from headrace.sources.facts import facts_of, used_records
 
 COUNT = 97
 CHILD_SECONDS = 30
@@ -158,6 +161,59 @@ class SourceConformance:
         assert_same(list(reader_of(source)(np.arange(COUNT))), expected)
         assert exit_code(child) == 0
 
+    def test_the_facts_are_true(self, source, expected):
+        """What the facts say of all records is what the records say; asking for them keeps no source alive."""
+        facts = facts_of(source)
+        keys = np.arange(COUNT)
+        assert facts.reads_singly is not None
+        assert not facts.answers_exactly or (facts.array_keys and facts.checks_keys)
+        assert facts.reads_ahead is True or 0 <= facts.reads_ahead < 1000
+        assert facts.file_count() >= 0
+        assert facts.records_together() >= 1
+        for numbers in (*leaves_of(facts.lengths()), *leaves_of(facts.record_bytes()), *leaves_of(facts.columns())):
+            assert len(numbers) == COUNT
+        for key in range(COUNT):
+            if facts.lookup is not None:
+                assert_same(facts.lookup(key), expected[key])
+            if facts.items is not None:
+                assert_same(facts.items[key], expected[key])
+        if facts.announce is not None:
+            assert facts.announce(keys) is None
+        for key in (0, COUNT - 1):
+            assert used_records(source, key)
+        if self.own:
+            dies = weakref.ref(source := copy.copy(source))
+            facts_of(source)
+            del source
+            assert dies() is None
+
+    def test_the_facts_about_files_agree(self, source):
+        """Runs of records cover all keys, in order, and begin where the source says that their first record is."""
+        facts = facts_of(source)
+        if facts.file_runs is not None:
+            runs = list(facts.file_runs())
+            assert [run.key for run in runs] == [0, *np.cumsum([run.records for run in runs])[:-1]]
+            assert sum(run.records for run in runs) == COUNT
+            for run in runs:
+                for place, key in ((run.record, run.key), (run.record + run.records - 1, run.key + run.records - 1)):
+                    assert facts.file_place(key)[:2] == (run.file, place)
+
+    def test_the_facts_travel_with_the_source(self, source):
+        """A pickled source has the same facts."""
+        facts, others = facts_of(source), facts_of(pickle.loads(pickle.dumps(source)))
+        for name, value in vars(facts).items():
+            other = getattr(others, name)
+            assert type(other) is type(value), name
+            if isinstance(value, (bool, int)):
+                assert other == value, name
+
+    def test_the_generations_of_a_source_that_does_not_grow(self, source):
+        """Sources on files have one generation, which is complete, unless they are made with `growing=`."""
+        facts = facts_of(source)
+        assert not facts.growing
+        if facts.generations is not None:
+            assert (facts.generations.generation, facts.generations.complete) == (0, True)
+
     def test_the_fingerprint_is_small_json(self, source):
         """A fingerprint is a small dict of plain JSON values, with no address in it."""
         text = json.dumps(fingerprint_of(source))
@@ -215,6 +271,11 @@ def assert_same(left: Any, right: Any) -> None:
         np.testing.assert_array_equal(left, right)
     else:
         assert left == right
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of a tree; none of None."""
+    return [leaf for leaf in optree.tree_leaves(tree) if leaf is not None]
 
 
 def open_files(folder: Path) -> list[str]:

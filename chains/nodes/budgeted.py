@@ -42,11 +42,9 @@ class NodeRecords:
         node: the node that makes the elements.
     """
 
-    reads_singly = False
-
     def __init__(self, node: Node) -> None:
         self._node, self._in_epochs = node, in_first_order(node)
-        self.reads_ahead = node.reads_ahead
+        self.reads_ahead = node.facts.reads_ahead
 
     def __repr__(self) -> str:
         return f"MapDataset of {self._node.kind}"

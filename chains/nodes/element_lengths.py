@@ -6,57 +6,14 @@ In: a node, `lengths=`. Out: an array, or a dict of arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...common.costs import Cost
 from ...common.messages import short_repr
 from ...errors import LengthsError
-from ...samplers.index_maps import Indices
 from ...sources.lengths import lengths_in_file, lengths_of
-from .node import Node, fingerprint_of_node
-
-
-class NodeElements:
-    """The elements of one epoch of a node, as a source whose records can be measured.
-
-    Args:
-        node: the node that makes the elements.
-    """
-
-    array_keys = True
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def __len__(self) -> int:
-        return self._node.length
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the node."""
-        return fingerprint_of_node(self._node)
-
-    def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the costs of packed rows, `float64[n]`; None if the elements are not packed.
-
-        Args:
-            cost: function of an array of lengths; None: the cost is the length.
-        """
-        return self._node.packed_costs(cost)
-
-    @property
-    def lengths(self) -> Any:
-        """The lengths of the node's elements; None if they are unknown without reading."""
-        return self._node.lengths_at(np.arange(len(self), dtype=np.int64))
-
-    def __getitem__(self, index: int) -> Any:
-        return self._node.records(np.array([index]))[0]
-
-    def __getitems__(self, indices: Indices) -> Sequence[Any]:
-        return self._node.records(indices)
+from .node import Evaluated, Node
 
 
 def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
@@ -77,7 +34,7 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
         LengthsError: if the source has no such field, if maps may change it, or if the file belongs
             to other data.
     """
-    elements = NodeElements(node)
+    elements = Evaluated(node, node.length)
     if isinstance(lengths, os.PathLike):
         kept = lengths_in_file(lengths, elements)
         if kept is not None:

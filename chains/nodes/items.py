@@ -317,7 +317,7 @@ class Batched(Regrouped):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         rows = enumerate(range(*self._below(index)))
-        return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
+        return [used._replace(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row by which random maps draw for a batch; its first element has the same.
@@ -390,7 +390,7 @@ class Packed(OfSeveral):
         pieces = self.plan.row(index % self.length)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [
-            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
+            used._replace(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
             for segment, (document, tokens) in spans
             for used in self.input.made_of(document)
         ]

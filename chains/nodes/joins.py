@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from ...errors import PackError
 from ...operations.trees import flatten, leaf_names
 from ...samplers.index_maps import IndexMap, Indices
 from ...samplers.protocol import ENDLESS, VectorSampler
+from ...sources.facts import SourceFacts
 from ...sources.mixed.source import MixedSource
 from ...sources.provenance import UsedRecord
 from .choices import Choice
@@ -273,13 +274,9 @@ class Own(OnSeveral):
         return [UsedRecord(self.dataset, index)]
 
     @property
-    def reads_ahead(self) -> Any:
-        return super().reads_ahead if self.nodes else True
-
-    @property
-    def reads_singly(self) -> bool:
-        """True: it is called for one element at a time."""
-        return True
+    def facts(self) -> SourceFacts:
+        """Facts about the elements. The dataset is called for one element at a time."""
+        return replace(super().facts, reads_singly=True)
 
     @property
     def operations(self) -> int:

@@ -24,9 +24,9 @@ from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.facts import SourceFacts, facts_of, used_records
 from ...sources.lengths import lengths_of
-from ...sources.protocol import grows_within, is_in_event_loop, reads_singly
-from ...sources.provenance import UsedRecord, used_records
+from ...sources.provenance import UsedRecord
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
@@ -75,10 +75,6 @@ def _first(names: list[str | None]) -> str | None:
     return next(filter(None, names), None)
 
 
-def _most(numbers: list[Any]) -> Any:
-    return True if any(each is True for each in numbers) else max(numbers, default=False)
-
-
 @dataclass(frozen=True, eq=False)
 class Node:
     """Base of the nodes of a `MapDataset` chain. Nodes are immutable; any number of threads may use one."""
@@ -118,9 +114,6 @@ class Node:
     reshuffles = _of_inputs("reshuffles", any)  # elements have other indices in each epoch
     exchanges = _of_inputs("exchanges", any)  # each epoch has other elements: a part of what is shuffled anew
     operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # that an element has gone through
-    reads_singly = _of_inputs("reads_singly", any)  # readers share many elements, one by one
-    reads_ahead = _of_inputs("reads_ahead", _most)  # the number of threads that help; True for any number
-    grows = _of_inputs("grows", any)  # a source below may have more records later
     asks_records = _of_inputs("asks_records", any)  # a function, asked once, says which records are left out
     repeats_batches = _of_inputs("repeats_batches", any)  # batches end where the records of an epoch do
     seeds = _of_inputs("seeds", nearest_first)  # the nearest on each way down; the nearest first
@@ -173,6 +166,18 @@ class Node:
         return self.evaluated
 
     @property
+    def facts(self) -> SourceFacts:
+        """Facts about the node's elements as records of a source: readers share many elements one by one, if any do below."""
+        below = [node.facts for node in self.inputs]
+        wanted = [each.reads_ahead for each in below]
+        return SourceFacts(
+            reads_ahead=True if any(each is True for each in wanted) else max(wanted, default=True),
+            reads_singly=any(each.reads_singly for each in below),
+            grows_within=any(each.grows for each in below),
+            made_of=self.made_of,
+        )
+
+    @property
     def evaluated(self) -> Line:
         """A line with this node as its source and no operations, for nodes that the engine cannot run."""
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
@@ -203,15 +208,16 @@ class Evaluated:
     2
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
     def __init__(self, node: Node, length: int = ENDLESS) -> None:
         self.root_node = node
         self._length = length
-        self.reads_ahead = node.reads_ahead
-        self.reads_singly = node.reads_singly
-        self.grows_within = node.grows
+
+    @property
+    def facts(self) -> SourceFacts:
+        node, count, own = self.root_node, self._length, dict[str, Any]()
+        if count == node.length < ENDLESS:
+            own = {"lengths": lambda: node.lengths_at(np.arange(count)), "packed_costs": node.packed_costs}
+        return dataclasses.replace(node.facts, array_keys=True, checks_keys=True, **own)
 
     def __len__(self) -> int:
         return self._length
@@ -225,9 +231,6 @@ class Evaluated:
 
     def __getitems__(self, indices: Indices) -> Sequence[Any]:
         return self.root_node.records(indices)
-
-    def made_of(self, index: int) -> Sequence[UsedRecord]:
-        return self.root_node.made_of(index)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -351,29 +354,26 @@ class Source(Node):
         return lambda index: read(index % length)
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        lengths = getattr(self.source, "lengths", None) if name is None else lengths_of(self.source, name)
+        lengths = facts_of(self.source).lengths() if name is None else lengths_of(self.source, name)
         return None if lengths is None else some_lengths(lengths, indices % self.length)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         return used_records(self.source, index % self.length)
 
     @property
-    def grows(self) -> bool:
-        return grows_within(self.source)
-
-    @property
     def parameters(self) -> Any:
         return fingerprint_of(self.source)
 
     @property
-    def reads_ahead(self) -> Any:
-        return getattr(self.source, "reads_ahead", True)
-
-    @property
-    def reads_singly(self) -> bool:
-        """True if readers share a batch record by record; False for an asynchronous source."""
-        # An asynchronous source has many reads under way by itself, in a call that waits for them.
-        return reads_singly(self.source) and not is_in_event_loop(self.source)
+    def facts(self) -> SourceFacts:
+        """Facts about the records. An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        below = facts_of(self.source)
+        return SourceFacts(
+            reads_ahead=below.reads_ahead,
+            reads_singly=bool(below.reads_singly) and below.read_in_loop is None,
+            grows_within=below.grows,
+            made_of=self.made_of,
+        )
 
     @property
     def line(self) -> Line:

@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex
 from ...errors import MissingExtraError
 from ...sources import MemorySource
 from ...sources import RangeDataSource as OurRange
+from ...sources.facts import SourceFacts
 
 
 class SharedMemoryDataSource(MemorySource):
@@ -128,7 +129,7 @@ class NoRecords:
     0
     """
 
-    reads_ahead = False
+    facts = SourceFacts(reads_ahead=False)
     fingerprint = {"kind": "NoRecords"}  # noqa: RUF012 - nobody changes it
 
     def __len__(self) -> int:

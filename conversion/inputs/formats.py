@@ -23,6 +23,7 @@ from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import open_stream
 from ...files.urls import is_remote, name_of
+from ...sources.facts import SourceFacts, facts_of
 from ...sources.tokens.files import map_npy, offsets_path
 from ..job import OnDamage
 
@@ -134,7 +135,7 @@ def _tokens(paths: list[str], opening: Opening) -> Any:
 def _npy_schema(path: str, opening: Opening) -> Any:
     from .from_source import schema_of_columns
 
-    return schema_of_columns(getattr(_npy(path, opening), "columns", None))
+    return schema_of_columns(facts_of(_npy(path, opening)).columns())
 
 
 class NpyRows:
@@ -147,7 +148,6 @@ class NpyRows:
         columns: the array.
     """
 
-    array_keys = True
     columns: npt.NDArray[Any]
 
     def __init__(self, path: str, opening: Opening) -> None:
@@ -157,6 +157,10 @@ class NpyRows:
             raise SourceError(
                 f"{shorten(path)} contains a single number, not an array with rows. Save an array of at least one axis."
             )
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(array_keys=True, columns=lambda: self.columns)
 
     def __len__(self) -> int:
         return len(self.columns)

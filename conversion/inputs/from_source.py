@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
+from ...sources.facts import facts_of
 from ..job import Chunk, InputPart, OnDamage, RecordInput
 from ..outputs.arrow_values import pyarrow
 from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
@@ -30,7 +31,7 @@ class SourceInput(RecordInput):
 
     def identity(self) -> dict[str, Any]:
         """Return the fingerprint of the source, and the names of its classes if it has any."""
-        classes = getattr(self._source, "classes", None)
+        classes = facts_of(self._source).classes
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def data_source(self) -> Any:
@@ -43,7 +44,7 @@ class SourceInput(RecordInput):
         """
         source = self._source
         if not isinstance(source, HuggingFaceDataSource):
-            return schema_of_columns(getattr(source, "columns", None))
+            return schema_of_columns(facts_of(source).columns())
         known, names = source.arrow_schema, source.dataset.format["columns"]
         if known is None or len(known) == len(names):
             return known

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...common.identity.values import digest_of
 from ...errors import ConversionError
+from ...sources.facts import SourceFacts
 from ...sources.omission.keys import keys_to_omit
 from ...sources.omission.rewritten import FormerSource, former_sources
 from ...sources.parts import of_each
@@ -97,10 +98,14 @@ class _Numbered:
     def __init__(self, names: Sequence[str], counts: Sequence[int]) -> None:
         self._names, self._counts = names, counts
 
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(file_runs=self._runs)
+
     def __len__(self) -> int:
         return sum(self._counts)
 
-    def file_runs(self) -> Iterator[FileRun]:
+    def _runs(self) -> Iterator[FileRun]:
         key = 0
         for name, count in zip(self._names, self._counts):
             yield FileRun(name, 0, key, count)

@@ -17,7 +17,6 @@ from ...common.system import has_processes
 from ...common.validation import warn
 from ...errors import MissingExtraError
 from ...operations.trees import flatten
-from ...sources.protocol import has_own_threads
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
@@ -121,7 +120,7 @@ def _owns_memory(column: Any) -> bool:
 def _only_reads(pipeline: Pipeline) -> bool:
     """Return True if records are only read and batched, and all sources use all processors by themselves."""
     return all(operation.only_stacks for operation in pipeline.operations) and all(
-        has_own_threads(leaf.source) for leaf in pipeline.leaves
+        leaf.source_facts.has_own_threads for leaf in pipeline.leaves
     )
 
 

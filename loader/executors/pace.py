@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...sources.protocol import is_in_event_loop
 from ..options import ReadOptions
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
@@ -315,7 +314,7 @@ def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
     A leaf is a source with its sampler.
     """
     readers = options.prefetch_buffer_size
-    if readers and not is_in_event_loop(leaf.source):
+    if readers and leaf.source_facts.read_in_loop is None:
         readers = options.num_threads
-    useful = getattr(leaf.source, "reads_ahead", True)
+    useful = leaf.source_facts.reads_ahead
     return readers if useful is True else min(readers, int(useful))

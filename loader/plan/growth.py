@@ -17,9 +17,9 @@ from ...samplers.changing.sampler import ChangingSampler, living, refuse_balance
 from ...samplers.mix.looks import MixLooks
 from ...samplers.one_epoch import one_epoch_of
 from ...samplers.protocol import VectorSampler
-from ...sources import fingerprint_of
+from ...sources import as_source, fingerprint_of
+from ...sources.facts import Generations, facts_of
 from ...sources.mixed.source import MixedSource
-from ...sources.protocol import grows_within
 from .leaf import Leaf
 from .pipeline import Pipeline
 
@@ -45,12 +45,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
             f'growth={short_repr(growth)} is not a known value. Pass "epoch", "now", "hand" or a '
             "headrace.GrowthOptions."
         )
-    growing = growing_parts(source)
-    held = [
-        part for part in getattr(source, "parts", {}).values() if grows_within(part) and part not in growing.values()
-    ]
+    growing, parts = growing_parts(source), source.parts if isinstance(source, MixedSource) else {}
+    held = any(facts_of(part).grows for name, part in parts.items() if name not in growing)
     if not growing or held:
-        if grows_within(source) and (wanted is None or wanted.at != "hand"):
+        if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
             raise ValueError(
                 f"growth={wanted.at if wanted else 'epoch'!r} works for a source that is read in whole epochs, "
                 "and for parts of a MixSampler. A subset, or a chain that slices, mixes, joins, or repeats "
@@ -75,17 +73,24 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     return wanted
 
 
-def growing_parts(source: Any) -> dict[str, Any]:
-    """Return the sources that may get more records: a mix's parts by name, a single source by the name "" (`ONLY`)."""
-    if isinstance(source, MixedSource):
-        return source.growing_parts
-    return {ONLY: source} if getattr(source, "growing", False) else {}
+def generations_of(source: Any) -> dict[str, Generations]:
+    """Return the generations of the parts of a mix, by name, or of a single source, by the name "" (`ONLY`).
+
+    Parts without generations are left out.
+    """
+    parts = source.parts if isinstance(source, MixedSource) else {ONLY: source}
+    found = {name: facts_of(part).generations for name, part in parts.items()}
+    return {name: each for name, each in found.items() if each is not None}
 
 
-def decision_folder(growing: Mapping[str, Any]) -> str | None:
+def growing_parts(source: Any) -> dict[str, Generations]:
+    """Return the generations of the sources that may get more records, by the names of `generations_of`."""
+    return {name: each for name, each in generations_of(source).items() if each.growing}
+
+
+def decision_folder(growing: Mapping[str, Generations]) -> str | None:
     """Return the folder beside the data for the shards' log of appended records; None if it cannot be written."""
-    folder: str | None = growing[min(growing)].generation_folder
-    return folder
+    return growing[min(growing)].generation_folder
 
 
 def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) -> VectorSampler:
@@ -106,7 +111,8 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
     """
     if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
-    grows, generation = getattr(source, "growing", False), getattr(source, "generation", 0)
+    own = facts_of(source).generations
+    grows, generation = (own.growing, own.generation) if own is not None else (False, 0)
     if not (grows or (generation and sampler.facts.can_change)):
         return sampler
     changing = living(sampler, generation)
@@ -181,11 +187,20 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
     }
     if not others:
         return pipeline
-    mixes = leaf.has_parts
-    source = leaf.source.at_generations(others) if mixes else leaf.source.at_generation(others[ONLY])
-    sources = source.parts if mixes else {ONLY: source}
+    source = source_at(leaf.source, others)
+    sources = source.parts if leaf.has_parts else {ONLY: source}
     orders = {name: parts[name].of_generation(number, len(sources[name])) for name, number in others.items()}
     return _over(pipeline, source, leaf.sampler.with_parts(orders))
+
+
+def source_at(source: Any, generations: Mapping[str, int]) -> Any:
+    """Return a source, or mix of sources, with the records of other generations, which are given by name.
+
+    Raises:
+        SourceError: a generation does not exist, or a file was modified.
+    """
+    others = {name: generations_of(source)[name].at_generation(number) for name, number in generations.items()}
+    return MixedSource({**source.parts, **others}) if isinstance(source, MixedSource) else as_source(others[ONLY])
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:

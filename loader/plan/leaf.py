@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.protocol import ENDLESS, OrderFacts, VectorSampler
+from ...sources.facts import SourceFacts, facts_of
 from .lineage import ReshardHistory
 
 if TYPE_CHECKING:
@@ -51,10 +52,19 @@ class Leaf:
         """Facts about the order."""
         return self.sampler.facts
 
+    @cached_property
+    def source_facts(self) -> SourceFacts:
+        """Facts about the source."""
+        return facts_of(self.source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without facts, which are asked for again in another process."""
+        return {name: value for name, value in vars(self).items() if name != "source_facts"}
+
     @property
     def in_order(self) -> bool:
         """Return True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
-        return bool(getattr(self.source, "in_order", False))
+        return self.source_facts.in_order
 
     @property
     def endless(self) -> bool:
@@ -72,12 +82,13 @@ class Leaf:
     @property
     def of_several(self) -> bool:
         """Return True if each key stands for a batch or packed row, planned from lengths, of several records."""
-        return hasattr(self.source, "records_of")
+        return self.source_facts.planned
 
     @property
     def record_count(self) -> int:
         """Number of records of the source; of planned batches or rows, the number of records that they are made of."""
-        return int(getattr(self.source, "record_count", len(self.source)))
+        known = self.source_facts.record_count
+        return len(self.source) if known is None else known
 
     @property
     def epochs(self) -> int | None:
@@ -113,7 +124,7 @@ class Leaf:
     @property
     def records_each(self) -> int:
         """Mean number of records for a key: 1, unless batches or rows are planned."""
-        return int(getattr(self.source, "records_each", 1))
+        return self.source_facts.records_each()
 
     def left_from(self, local: int) -> int:
         """Return the number of this shard's positions from `local` on; 0 after the end."""
@@ -194,13 +205,11 @@ class Leaf:
         That is, for a mix, a dict of part to keys; for planned batches, the keys of their records;
         else the keys.
         """
-        if self.of_several:
-            return self.source.records_of(keys)
-        return self.source.by_part(keys) if self.has_parts else keys
+        return self.source_facts.records_of(keys)
 
     def told(self, key: int) -> str:
         """Return a record key as text for messages: for a mix, with its part; for planned batches, their record keys."""
-        return self.source.describe_key(key) if self.has_parts or self.of_several else str(key)
+        return self.source_facts.describe_key(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """Return the epoch of each part of a mix at a local position; 0 for each part if this shard has no records.

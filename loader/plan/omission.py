@@ -15,6 +15,7 @@ from ...common.messages import a_kind_of, first_few, short_repr
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.sampler import living
 from ...samplers.protocol import VectorSampler
+from ...sources.facts import facts_of
 from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
 
@@ -104,5 +105,5 @@ def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
 
 def _keys(source: Any, omit: Any) -> NDArray[np.int64]:
     named = np.empty(0, np.int64) if omit is None else keys_to_omit(source, omit)
-    lacking = getattr(source, "omitted_keys", None)
+    lacking = facts_of(source).omitted_keys
     return named if lacking is None else np.union1d(named, lacking)

@@ -227,7 +227,7 @@ class Pipeline:
         This needs a source with columns that can be stacked, no join, no skipped failures, and a
         first operation that only stacks records into batches.
         """
-        columns = getattr(self.leaves[0].source, "columns", None)
+        columns = self.leaves[0].source_facts.columns()
         if (
             columns is None
             or self.joins

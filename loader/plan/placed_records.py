@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ...operations.protocol import Context, Operation
 from ...samplers.protocol import VectorSampler
 from ...sources import DataSource, fingerprint_of, reader_of
-from ...sources.provenance import UsedRecord, used_records
+from ...sources.facts import facts_of, used_records
+from ...sources.provenance import UsedRecord
 
 Ints = NDArray[np.int64]
 
@@ -27,12 +28,10 @@ class PlacedRecords(Protocol):
     """Interface of records by epoch and place, i.e. position in an epoch.
 
     Attributes:
-        reads_ahead: whether, or how far, records are read ahead, as the source says.
-        reads_singly: True if records must be read one by one.
+        reads_ahead: number of concurrent reads that make the source faster, as in `SourceFacts`.
     """
 
-    reads_ahead: Any
-    reads_singly: bool
+    reads_ahead: bool | int
 
     @property
     def fingerprint(self) -> dict[str, Any]: ...
@@ -64,8 +63,7 @@ class SampledRecords:
     def __init__(self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]) -> None:
         self.source, self.operations = source, operations
         self._sampler = sampler
-        self.reads_ahead = getattr(source, "reads_ahead", True)
-        self.reads_singly = False
+        self.reads_ahead = facts_of(source).reads_ahead
         self._idle: list[_Steps] = []
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...samplers.mix.order import MixOrder
 from ...samplers.mix.parts import part_named
 from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
-from ..plan.growth import at_generations, growing_parts
+from ..plan.growth import at_generations, generations_of, growing_parts, source_at
 from ..plan.pipeline import Pipeline
 from .leftover import Run, check_row_windows, check_sizes
 from .loader_state import LoaderState
@@ -107,9 +107,9 @@ def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, C
     fewer records are omitted than before.
     """
     mix: Any = pipeline.leaf.sampler
-    found = {}
+    found, generations = {}, generations_of(pipeline.leaf.source)
     for name, part in mix.parts.items() if isinstance(saved, dict) and saved.get("kind") == "MixSampler" else ():
-        told, counts = saved.get(part_named(name)), hasattr(pipeline.leaf.source.parts[name], "generation")
+        told, counts = saved.get(part_named(name)), name in generations
         order = changing(part, told, counts)
         if order is None or lasting(told) != lasting(order.fingerprint):
             continue
@@ -137,7 +137,7 @@ def _former_sources(
     """
     then = {name: histories[name].last.generation for name in parts}
     then = {name: number for name, number in then.items() if number < parts[name].generation}
-    return fingerprint_of(pipeline.leaf.source.at_generations(then)) if then else None
+    return fingerprint_of(source_at(pipeline.leaf.source, then)) if then else None
 
 
 def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> LoaderState:

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import CheckpointError
 from ...samplers import IndexSampler
 from ...samplers.chain_order import ChainOrder
+from ...samplers.changing.growth import ONLY
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, PASSING, History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.parts import part_named
@@ -20,8 +21,9 @@ from ...samplers.mix.sampler import MixSampler
 from ...samplers.one_epoch import OneEpoch
 from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
+from ...sources.facts import facts_of
 from ..plan.fingerprint import Fingerprint
-from ..plan.growth import at_generation, epoch_at_generation
+from ..plan.growth import at_generation, epoch_at_generation, source_at
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, migrate_mix
 from .changed_parts import check_begun, place_in_mix, with_parts
@@ -76,7 +78,7 @@ def migrate_records(
     latest = max(states, key=changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
-    counts = hasattr(pipeline.leaf.source, "generation")
+    counts = pipeline.leaf.source_facts.generations is not None
     sampler = changing(pipeline.leaf.sampler, saved, counts)
     if sampler is None or lasting(saved) != lasting(sampler.fingerprint):
         return migrate_mix(pipeline, states, strict, run)
@@ -121,10 +123,10 @@ def _in_generation(
         strict: True: the pipeline is unchanged if the source was another one at the run's
             generation.
     """
-    known, order, source = states[0].fingerprint, pipeline.leaf.sampler, pipeline.leaf.source
+    known, order = states[0].fingerprint, pipeline.leaf.sampler
     saved: Any = known["sampler"]
     assert isinstance(order, OneEpoch), "it was asked before"
-    if not isinstance(order.sampler, ChangingSampler) or not hasattr(source, "at_generation"):
+    if not isinstance(order.sampler, ChangingSampler) or pipeline.leaf.source_facts.generations is None:
         return pipeline, states
     if not isinstance(saved, dict) or lasting(saved) != lasting(order.fingerprint):
         return pipeline, states
@@ -221,10 +223,10 @@ def _generation_of(records: Any, source: Any) -> dict[str, int]:
     This is for a state from before the source grew. A generation is a version of the source's
     files.
     """
-    last = getattr(source, "generation", 0)
-    found = (
-        next((number for number in range(last + 1) if source.generation_records(number) == records), 0) if last else 0
-    )
+    own = facts_of(source).generations
+    if own is None or not own.generation:
+        return {}
+    found = next((one for one in range(own.generation + 1) if own.generation_records(one) == records), 0)
     return {GENERATION: found} if found else {}
 
 
@@ -257,10 +259,9 @@ def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: Histor
         sampler: its order.
         history: changes of the run's order.
     """
-    source = pipeline.leaf.source
     then, now = history.last.generation, sampler.history.last.generation
-    if then < now and hasattr(source, "at_generation"):
-        return fingerprint_of(source.at_generation(then))
+    if then < now and pipeline.leaf.source_facts.generations is not None:
+        return fingerprint_of(source_at(pipeline.leaf.source, {ONLY: then}))
     assert pipeline.identity is not None
     return pipeline.identity.source
 

@@ -24,7 +24,15 @@ from ...samplers.mix.parts import part_named
 from ...samplers.mix.sampler import MixSampler, lasting_mix
 from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
-from ..plan.growth import at_generation, at_generations, decision_folder, growing_parts, looks_of, orders_of
+from ..plan.growth import (
+    at_generation,
+    at_generations,
+    decision_folder,
+    growing_parts,
+    looks_of,
+    orders_of,
+    source_at,
+)
 from ..plan.pipeline import Pipeline
 from .decisions import Decision, DecisionLog, Decisions
 from .loader_state import LoaderState
@@ -235,8 +243,8 @@ class Lookout:
             look: position of the check.
         """
         source, order = self._sources[name], self._orders[name]
-        complete = bool(getattr(source, "complete", True))
-        generation = int(source.newest_generation())
+        complete = source.complete
+        generation = source.newest_generation()
         if not complete:
             self._were_incomplete.add(name)
         if ends and not complete and generation <= order.generation:
@@ -252,12 +260,9 @@ class Lookout:
 
         The writer may have ended since, between two checks or between two runs. Its last records
         belong to this epoch.
-
-        The result is False if the source does not know this.
         """
         source, order = self._sources[name], self._orders[name]
-        was_complete = getattr(source, "generation_complete", None)
-        if was_complete is None or was_complete(order.generation):
+        if source.generation_complete(order.generation):
             return False
         last = self._looks.index(name, look) - 1
         return order.epoch_at(last) == order.epoch_at(order.history.grown_at or 0)
@@ -277,10 +282,10 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     growth = pipeline.leaf.growth
     if growth is None:
         return pipeline
-    log, source = _log_of(pipeline, growth, "epochs"), pipeline.leaf.source
+    log, source = _log_of(pipeline, growth, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
     found = log.read(epoch) if log is not None else None
     if found is None:
-        found = {ONLY: Decision(int(source.newest_generation()), False)}
+        found = {ONLY: Decision(source.newest_generation(), False)}
         found = found if log is None else log.first(epoch, found)
     return at_generation(pipeline, found[ONLY].generation)
 
@@ -299,7 +304,7 @@ def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLo
     growing = growing_parts(leaf.source)
     folder = growth.log if growth.log is not None else os.path.join(str(decision_folder(growing)), "decisions")
     every = growth.every if growth.at == "now" else 0
-    source = leaf.source.at_generations(dict.fromkeys(growing, 0)) if leaf.has_parts else leaf.source.at_generation(0)
+    source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting_mix(sampler) if isinstance(sampler, MixSampler) else lasting(sampler.fingerprint)
     values = [order, fingerprint_of(source), growth.at, every, *loop]
     stream = digest(values, 16)

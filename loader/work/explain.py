@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
-from ...sources.provenance import used_records
+from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
@@ -214,7 +214,7 @@ def _file_at(leaf: Leaf, position: int) -> str:
     try:
         (key,) = leaf.sampler.record_keys(np.array([position], dtype=np.int64)).tolist()
         (used,) = used_records(leaf.source, key)
-        found = used.source.file_place(used.key)
+        found = facts_of(used.source).file_place(used.key)
     except Exception:  # most sources have no files; and what fails may be the source
         return ""
     return "" if found is None else f", record {found.record} of {shorten(found.file)}"

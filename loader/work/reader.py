@@ -34,7 +34,7 @@ ENOUGH = 8192
 class KeyBlocks:
     """Cache of the record keys of spans (ranges of consecutive positions) that mostly follow one another.
 
-    Keys are computed in blocks far larger than a span. If the source has `announce`, it is called
+    Keys are computed in blocks far larger than a span. If the facts of the source have `announce`, it is called
     with the keys of the next block when the first key of the current block is asked for.
 
     Several threads may share a cache. They replace the pair (start, keys) as a whole; at worst two
@@ -49,7 +49,7 @@ class KeyBlocks:
         self._ahead = leaf.block_size
         self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
         self._coming = self._block
-        self._announce = getattr(leaf.source, "announce", None)
+        self._announce = leaf.source_facts.announce
         self._check = key_check(leaf.source)  # for a whole block at a time
 
     def expect(self, count: int) -> None:

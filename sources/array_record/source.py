@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
+from ..facts import SourceFacts
 from ..file_source import FileSource, hex_digest, open_files_limit
 from ..growing.generation import FileFacts
 from ..kept_facts import file_facts_of
@@ -73,9 +75,6 @@ class ArrayRecordDataSource(FileSource[bytes]):
     Example (needs a file):
         `ArrayRecordDataSource("train*.array_record")[0]` is a `bytes` object.
     """
-
-    has_own_threads: ClassVar[bool] = True
-    reads_ahead: ClassVar[int] = 1  # the library has threads of its own, which serve one call
 
     _kind = "ArrayRecordDataSource"
     _settles = False
@@ -148,8 +147,12 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files)
 
     @property
-    def records_together(self) -> int:
-        """Number of records that are decompressed to read one record: the `group_size` of the first file."""
+    def facts(self) -> SourceFacts:
+        # The library has threads of its own, which serve one call.
+        return replace(super().facts, has_own_threads=True, reads_ahead=1, records_together=self._group_size)
+
+    def _group_size(self) -> int:
+        """Return the number of records that are decompressed to read one record: the `group_size` of the first file."""
         with self._pool.lend(self._file_of_part[0]) as reader:
             found = re.search(r"group_size:(\d+)", reader.writer_options_string())
         return int(found[1]) if found else 1

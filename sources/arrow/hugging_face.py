@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import SourceError
+from ..facts import SourceFacts
 from ..keys import Keys, check_key, check_keys
 from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
@@ -48,9 +49,6 @@ class HuggingFaceDataSource:
     Example (needs `datasets`):
         `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a NumPy integer.
     """
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     def __init__(self, dataset: Any) -> None:
         if not is_hugging_face(dataset):
@@ -104,12 +102,15 @@ class HuggingFaceDataSource:
             ) from error
 
     @property
-    def reads_ahead(self) -> bool:
-        """True if `datasets` reads the rows, so that concurrent reads help.
-
-        False if rows are views of memory or of mapped files.
-        """
-        return not self._reads_table
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_ahead=not self._reads_table,  # whose rows are views of memory or of mapped files
+            columns=lambda: self.columns,
+            lengths=lambda: self.lengths,
+            lengths_by=self.lengths_by,
+        )
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from ...common.lazy_exports import optional_library
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
+from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
 from ..provenance import FilePlace
@@ -56,10 +57,6 @@ class LanceSource:
     Example (needs a table):
         `LanceSource("train.lance", columns=["image", "label"], filter="label < 10")[0]` is a dict with these two keys.
     """
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-    reads_ahead: ClassVar[bool] = True
 
     _table: Any
     _process: int | None
@@ -174,6 +171,10 @@ class LanceSource:
     def fingerprint(self) -> dict[str, Any]:
         """Number of records, and a digest of the table's files, columns and filter. It does not depend on the folder."""
         return {"kind": "LanceSource", "records": self._count, "files": self._identity}
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(array_keys=True, checks_keys=True, lengths_by=self.lengths_by, file_place=self.file_place)
 
     def file_place(self, key: int) -> FilePlace:
         number = int(self._numbers(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0])

@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from dataclasses import replace
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +27,14 @@ from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ...formats.index import SUFFIX, FoundRecords, index_of
-from ..block_cache import BlockCache
+from ..facts import SourceFacts
 from ..file_source import FileSource, hex_digest
 from ..growing.generation import FileFacts
 from ..keys import check_key
 from ..lengths import lengths_kind
 from ..parts import of_each, part_of
 from ..provenance import FilePlace
+from .block_cache import BlockCache
 from .column_lengths import column_named
 from .files import is_local, listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
@@ -80,8 +82,6 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     Example (needs a file):
         `ParquetDataSource("train.parquet", columns=["image", "label"])[0]` is a dict with these two keys.
     """
-
-    reads_ahead: ClassVar[bool] = True
 
     _kind = "ParquetDataSource"
     _unpickled = ("_cache",)
@@ -163,6 +163,10 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
                 f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: {shorten(error)}. "
                 "Write the file anew."
             ) from error
+
+    @property
+    def facts(self) -> SourceFacts:
+        return replace(super().facts, lengths_by=self.lengths_by)
 
     def file_place(self, key: int) -> FilePlace:
         ends, groups = self._ends_of_files

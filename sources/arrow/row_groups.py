@@ -19,8 +19,8 @@ import numpy.typing as npt
 from ...files.reader_pool import ReaderPool
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
-from ..block_cache import BlockCache
 from ..parts import part_of
+from .block_cache import BlockCache
 from .column_lengths import column_named, lengths_of_column
 from .decoded import DecodedRows, Form
 from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..facts import SourceFacts, facts_of
 from ..keys import Keys, check_key, check_keys
-from ..protocol import checked_records, fingerprint_of
+from ..protocol import checked_records, fingerprint_of, is_coroutine
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
@@ -36,15 +37,22 @@ class AsyncSource:
     9
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-    in_event_loop: ClassVar[bool] = True
-
     def __init__(self, source: Any) -> None:
         self.source = source
-        self.reads_singly = not is_coroutine(source, "__getitems__")
+        self._reads_singly = not is_coroutine(source, "__getitems__")
         self._name = type(source).__qualname__
         self._own_loop: EventLoop | None = None
+
+    @property
+    def facts(self) -> SourceFacts:
+        """The facts of the asynchronous source, which is read in the event loop."""
+        return replace(
+            facts_of(self.source),
+            array_keys=True,
+            checks_keys=True,
+            reads_singly=self._reads_singly,
+            read_in_loop=self.read_in_loop,
+        )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -69,7 +77,7 @@ class AsyncSource:
         return records
 
     async def _read_all(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        if not self.reads_singly:
+        if not self._reads_singly:
             return await self.read_in_loop(keys)
         free = asyncio.Semaphore(TOGETHER)
 
@@ -95,7 +103,7 @@ class AsyncSource:
         """
         self._loop  # noqa: B018 - lasts from now on as long as this
         checked = check_keys(keys, len(self), self._name).tolist()
-        if self.reads_singly:
+        if self._reads_singly:
             return [await self.source[key] for key in checked]
         return checked_records(await self.source.__getitems__(checked), self.source, len(checked))
 
@@ -110,18 +118,8 @@ class AsyncSource:
             self._own_loop = event_loop()
         return self._own_loop
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "source":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.source, name)
-
     def __reduce__(self) -> tuple[type[AsyncSource], tuple[Any]]:
         return type(self), (self.source,)
 
     def __repr__(self) -> str:
         return repr(self.source)
-
-
-def is_coroutine(source: Any, method: str) -> bool:
-    """Return True if the class of `source` has a method of this name that is a coroutine function (`async def`)."""
-    return inspect.iscoroutinefunction(getattr(type(source), method, None))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
+from ..facts import SourceFacts, facts_of
 from ..keys import Keys, check_key, check_keys
-from ..protocol import DataSource, grows_within, is_in_event_loop, reader_of, reads_singly
+from ..protocol import DataSource, reader_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -24,9 +26,6 @@ class OnSource:
         source: the other source.
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
     source: DataSource[Any]
 
     @cached_property
@@ -38,31 +37,21 @@ class OnSource:
         raise NotImplementedError
 
     @property
-    def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that takes keys `int64[n]` of records that will be read soon.
-
-        It passes the keys in the other source on to its `announce`. None if the other source has no such function.
-        """
-        announce = getattr(self.source, "announce", None)
-        return None if announce is None else lambda keys: announce(self._records_of(keys))
-
-    @property
-    def reads_ahead(self) -> Any:
-        """Number of concurrent reads of the wrapped source (`self.source`) that make reading faster.
-
-        True: any number. False: none.
-        """
-        return getattr(self.source, "reads_ahead", True)
-
-    @property
-    def reads_singly(self) -> bool:
-        """True if several readers share a batch of the wrapped source (`self.source`), each reading one record at a time."""
-        return reads_singly(self.source)
-
-    @property
-    def grows_within(self) -> bool:
-        """True if records may be appended to the wrapped source (`self.source`)."""
-        return grows_within(self.source)
+    def facts(self) -> SourceFacts:
+        """Facts about the records of this source. The other source says how they are read."""
+        below = facts_of(self.source)
+        announce = below.announce
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_ahead=below.reads_ahead,
+            reads_singly=below.reads_singly,
+            has_own_threads=below.has_own_threads,
+            announce=None if announce is None else lambda keys: announce(self._records_of(keys)),
+            file_count=below.file_count,
+            records_together=below.records_together,
+            grows_within=below.grows,
+        )
 
 
 class ByOtherKeys(OnSource):
@@ -82,20 +71,32 @@ class ByOtherKeys(OnSource):
         """
         return self._read(self._below(keys))
 
-    async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, when it is awaited in the event loop. Only for an asynchronous source.
-
-        Raises:
-            RecordKeyError: a key lies outside `[0, len(self))`.
-        """
-        source: Any = self.source
-        records: Sequence[Any] = await source.read_in_loop(self._below(keys))
-        return records
-
     @property
-    def in_event_loop(self) -> bool:
-        """True if the wrapped source (`self.source`) is asynchronous: coroutines read its records in the event loop."""
-        return is_in_event_loop(self.source)
+    def facts(self) -> SourceFacts:
+        """Facts about the records of this source: those of the other source, under the keys of this one."""
+        below = facts_of(self.source)
+        read, by = below.read_in_loop, below.lengths_by
+        return replace(
+            super().facts,
+            read_in_loop=None if read is None else lambda keys: read(self._below(keys)),
+            lengths=lambda: self._of_keys(below.lengths()),
+            lengths_by=None if by is None else lambda name: self._of_keys(by(name)),
+            record_bytes=lambda: self._of_keys(below.record_bytes()),
+        )
+
+    def _of_keys(self, numbers: Any) -> Any:
+        """Return numbers that belong to records of the other source in the order of the keys of this source.
+
+        Args:
+            numbers: an array, a dict (perhaps nested) of arrays, or None.
+        """
+        if isinstance(numbers, Mapping):
+            return {name: self._of_keys(each) for name, each in numbers.items()}
+        return None if numbers is None else self._chosen(numbers)
+
+    def _chosen(self, numbers: Int64s) -> Int64s:
+        """Return the numbers of this source's records, in their order, from those of all records of the other source."""
+        raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:
         """Check keys of this source, and return the keys `int64[n]` of the same records in the other source.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from ...common.identity.values import digest_of
 from ..accepted import as_source
+from ..facts import SourceFacts, facts_of, used_records
 from ..keys import Keys, check_keys
 from ..protocol import fingerprint_of
-from ..provenance import UsedRecord, used_records
+from ..provenance import UsedRecord
 from .on_source import ByOtherKeys, Int64s
 
 
@@ -46,7 +48,7 @@ class Subset(ByOtherKeys):
     @cached_property
     def columns(self) -> Any:
         """Columns of the subset: a tree with a `SubsetColumn` for each column of the source; None if the source has none."""
-        columns = getattr(self.source, "columns", None)
+        columns = facts_of(self.source).columns()
         if columns is None:
             return None
         import optree
@@ -56,24 +58,11 @@ class Subset(ByOtherKeys):
         )
 
     @property
-    def lengths(self) -> Any:
-        """Lengths of the arrays in each record of the subset: `int[records]` or a dict of them; None if they are unknown."""
-        return _chosen(getattr(self.source, "lengths", None), self.keys)
+    def facts(self) -> SourceFacts:
+        return replace(super().facts, columns=lambda: self.columns, made_of=self.made_of)
 
-    @property
-    def lengths_by(self) -> Callable[[str], Any]:
-        """Function that takes the name of a field and returns its length in each record, `int64[records]`.
-
-        Raises:
-            AttributeError: the source has no `lengths_by`.
-        """
-        by_name = self.source.lengths_by  # type: ignore[attr-defined]
-        return lambda name: _chosen(by_name(name), self.keys)
-
-    @property
-    def record_bytes(self) -> Any:
-        """Size of each record in its file, in bytes, `int64[records]`; None if the source does not know it."""
-        return _chosen(getattr(self.source, "record_bytes", None), self.keys)
+    def _chosen(self, numbers: Int64s) -> Int64s:
+        return numbers[self.keys]
 
     def _records_of(self, keys: Int64s) -> Int64s:
         return self.keys[keys]
@@ -124,10 +113,3 @@ class SubsetColumn:
         if not hasattr(column, "take"):
             column, keys = column.rows_of(keys)
         column.take(keys, axis, out, mode)
-
-
-def _chosen(lengths: Any, keys: Int64s) -> Any:
-    """Return the lengths of the records with these keys, from an array or a tree of arrays; None for None."""
-    if isinstance(lengths, Mapping):
-        return {name: _chosen(each, keys) for name, each in lengths.items()}
-    return None if lengths is None else lengths[keys]

@@ -6,6 +6,7 @@ A window is either a slice of one record's arrays, or a stack of several records
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, SupportsIndex
 
@@ -17,10 +18,11 @@ from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ...errors import LengthsError
 from ..accepted import as_source
+from ..facts import SourceFacts, facts_of, used_records
 from ..keys import Keys, check_key, check_keys
 from ..lengths import lengths_of
 from ..protocol import fingerprint_of
-from ..provenance import TokenSpan, UsedRecord, used_records
+from ..provenance import TokenSpan, UsedRecord
 from .on_source import Int64s, OnSource
 
 Array = npt.NDArray[Any]
@@ -125,15 +127,15 @@ class Windows(OnSource):
         first = np.where(episodes > 0, self._ends[episodes - 1], 0)
         return episodes, (keys - first) * self.stride
 
-    def _first_frames(self, keys: Int64s) -> Int64s:
-        """Return the key of the first frame of each window, if records are frames."""
+    def first_frames(self, keys: Int64s) -> Int64s:
+        """Return the key of the first frame of each window, `int64[n]`. Only if records are frames."""
         episodes, starts = self._places(keys)
         return self._starts[episodes] + starts
 
     def _windows(self, keys: Int64s) -> list[Any]:
         if not self._of_frames:
             return self._of_episodes(keys)
-        firsts = self._first_frames(keys)
+        firsts = self.first_frames(keys)
         if self._columns is not None:
             return list(map(self._of_columns, firsts.tolist()))
         frames, places = np.unique(firsts[:, None] + np.arange(self.length), return_inverse=True)
@@ -143,7 +145,7 @@ class Windows(OnSource):
     @cached_property
     def _columns(self) -> Any:
         """Columns of the source, if records are frames and the columns are plain arrays; else None."""
-        columns = getattr(self.source, "columns", None) if self._of_frames else None
+        columns = facts_of(self.source).columns() if self._of_frames else None
         plain = columns is not None and all(isinstance(leaf, np.ndarray) for leaf in _leaves(columns))
         return columns if plain else None
 
@@ -189,14 +191,14 @@ class Windows(OnSource):
         """Columns of windows, if records are frames and the source has plain arrays as columns; else None."""
         return None if self._columns is None else _map(lambda column: _WindowColumn(column, self), self._columns)
 
-    def first_frames(self, keys: Int64s) -> Int64s:
-        """Return the key of the first frame of each window, `int64[n]`. Only if records are frames."""
-        return self._first_frames(keys)
+    @property
+    def facts(self) -> SourceFacts:
+        return replace(super().facts, columns=lambda: self.columns, made_of=self.made_of)
 
     def _records_of(self, keys: Int64s) -> Int64s:
         """Return the keys, without duplicates, of all records that the windows consist of."""
         if self._of_frames:
-            return np.unique(self._first_frames(keys)[:, None] + np.arange(self.length))
+            return np.unique(self.first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
 
     @cached_property
@@ -212,7 +214,7 @@ class Windows(OnSource):
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
         (episode,), (start,) = (place.tolist() for place in self._places(keys))
         span = TokenSpan(start, start + self.length, int(self._lengths[episode]))
-        return [used.placed(tokens=(span,)) for used in used_records(self.source, episode)]
+        return [used._replace(tokens=(span,)) for used in used_records(self.source, episode)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_read", "_columns", "columns")}

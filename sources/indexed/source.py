@@ -8,6 +8,7 @@ maps the index.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ...formats.index import SUFFIX, FoundRecords, Index, IndexKind, index_of
+from ..facts import SourceFacts
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
 from ..growing.generation import FileFacts
 from ..kept_facts import file_facts_of
@@ -51,8 +53,6 @@ class IndexedSource(FileSource[RecordT]):
         growing: True or a folder if files may be added later; see `docs/how-to/data-that-changes.md`.
         generation: number of the list of files to read, from 0; None: the newest.
     """
-
-    reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
 
     index_kind: ClassVar[IndexKind]
     patterns: ClassVar[tuple[str, ...]]
@@ -142,6 +142,11 @@ class IndexedSource(FileSource[RecordT]):
     def _described(self) -> Any:
         """Return JSON values that the records depend on, besides the files; None if there are none."""
         return None
+
+    @property
+    def facts(self) -> SourceFacts:
+        # Of four threads, some wait for the disk while others make records.
+        return replace(super().facts, reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes)
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)

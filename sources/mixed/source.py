@@ -6,9 +6,9 @@ With n parts, record i of part p has the key `i * n + p`. So keys do not change 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,11 @@ import numpy.typing as npt
 from ...common.distinct import distinct
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
+from ..facts import SourceFacts, facts_of, used_records
 from ..keys import Keys, check_key, check_keys
 from ..parts import Groups, Int64s, LastResult, grouped, in_order
-from ..protocol import (
-    DataSource,
-    fingerprint_of,
-    grows_within,
-    is_in_event_loop,
-    is_text_column,
-    reader_of,
-    reads_singly,
-)
-from ..provenance import UsedRecord, used_records
+from ..protocol import DataSource, fingerprint_of, is_text_column, reader_of
+from ..provenance import UsedRecord
 
 Array = npt.NDArray[Any]
 
@@ -53,9 +46,6 @@ class MixedSource:
     (['a', 'y', 'b'], {'web': array([0, 1]), 'books': array([1])})
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
     parts: dict[str, DataSource[Any]]
 
     def __init__(self, parts: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -71,16 +61,20 @@ class MixedSource:
         return [reader_of(source) for source in self._sources]
 
     @cached_property
+    def _facts(self) -> list[SourceFacts]:
+        return list(map(facts_of, self._sources))
+
+    @cached_property
     def _items(self) -> list[Any] | None:
         """Sequences of the records of all parts, if all are in memory; else None."""
-        items = [getattr(source, "items", None) for source in self._sources]
+        items = [part.items for part in self._facts]
         return None if any(part is None for part in items) else items
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
         """For each part, the function that returns a record by its index, if all parts are in memory; else None."""
-        lookups = [getattr(source, "lookup", None) for source in self._sources]
-        return None if any(part is None for part in lookups) else lookups
+        lookups = [part.lookup for part in self._facts]
+        return None if None in lookups else lookups
 
     @cached_property
     def columns(self) -> Any:
@@ -88,7 +82,7 @@ class MixedSource:
 
         None if a part has no columns, if the columns differ in structure, dtype or shape, or if one has texts.
         """
-        return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
+        return _mixed_columns([part.columns() for part in self._facts])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
         """Arrange numbers that belong to the records of each part in one array by key. Keys without a record have 0.
@@ -100,28 +94,6 @@ class MixedSource:
         for part, own in enumerate(lengths):
             found[part :: len(lengths)][: len(own)] = own
         return found
-
-    @property
-    def growing_parts(self) -> dict[str, Any]:
-        """Parts that may get more records later, by name."""
-        return {name: part for name, part in self.parts.items() if getattr(part, "growing", False)}
-
-    def at_generations(self, generations: Mapping[str, int]) -> MixedSource:
-        """Return a mix in which some parts have the records of other generations.
-
-        Args:
-            generations: by name of a part, the number of its generation (a recorded list of files).
-
-        Raises:
-            SourceError: a generation does not exist, or a file was modified.
-        """
-        others = {name: self.parts[name].at_generation(number) for name, number in generations.items()}  # type: ignore[attr-defined]
-        return MixedSource({**self.parts, **others})
-
-    @property
-    def grows_within(self) -> bool:
-        """True if a part grows, or wraps a source that grows."""
-        return any(map(grows_within, self._sources))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -175,10 +147,10 @@ class MixedSource:
         import asyncio  # 20 ms of the start of workers, most of which need none of it
 
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
-        groups, sources = grouped(parts, indices), cast(list[Any], self._sources)
+        groups, facts = grouped(parts, indices), cast(list[Any], self._facts)
         async with asyncio.TaskGroup() as group:
             reads = [
-                group.create_task(sources[part].read_in_loop(groups.indices[start:stop]))
+                group.create_task(facts[part].read_in_loop(groups.indices[start:stop]))
                 for part, start, stop in groups.slices
             ]
         return in_order([read.result() for read in reads], groups)
@@ -200,35 +172,30 @@ class MixedSource:
         return f"{index} of part {short_repr(self._names[part])}"
 
     @property
-    def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that takes keys `int64[n]` of records that will be read soon; None if no part has such a function."""
-        return self._announce if any(getattr(source, "announce", None) for source in self._sources) else None
-
-    def _announce(self, keys: Int64s) -> None:
-        for name, indices in self.by_part(keys).items():
-            announce = getattr(self.parts[name], "announce", None)
-            if announce is not None:
-                announce(indices % len(self.parts[name]))
-
-    @cached_property
-    def reads_ahead(self) -> bool | int:
-        """Largest `reads_ahead` of the parts: number of concurrent reads, or True for any number."""
-        wanted = [getattr(source, "reads_ahead", True) for source in self._sources]
-        return True if any(threads is True for threads in wanted) else max(map(int, wanted))
-
-    @cached_property
-    def reads_singly(self) -> bool:
-        """True if, in some part, several readers share a batch, each reading one record at a time.
-
-        If some parts are asynchronous and others are not, only the parts that are not asynchronous are considered.
-        """
-        return any(
-            reads_singly(source) and (self.in_event_loop or not is_in_event_loop(source)) for source in self._sources
+    def facts(self) -> SourceFacts:
+        """Facts about the parts together. Threads read asynchronous parts only if other parts are not asynchronous."""
+        parts, wanted = self._facts, [part.reads_ahead for part in self._facts]
+        in_loop = [part.read_in_loop is not None for part in parts]
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_ahead=True if any(each is True for each in wanted) else max(map(int, wanted)),
+            reads_singly=any(part.reads_singly and (all(in_loop) or not own) for part, own in zip(parts, in_loop)),
+            read_in_loop=self.read_in_loop if all(in_loop) else None,
+            announce=self._announce if any(part.announce for part in parts) else None,
+            columns=lambda: self.columns,
+            made_of=self.made_of,
+            records_of=self.by_part,
+            describe_key=self.describe_key,
+            grows_within=any(part.grows for part in parts),
         )
 
-    @cached_property
-    def in_event_loop(self) -> bool:
-        return all(map(is_in_event_loop, self._sources))
+    def _announce(self, keys: Int64s) -> None:
+        indices, parts = np.divmod(keys, len(self._sources))
+        for part in distinct(parts):
+            announce = self._facts[part].announce
+            if announce is not None:
+                announce(indices[parts == part] % self._lengths[part])
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

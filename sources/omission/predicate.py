@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from ...common.messages import a_kind_of, short_repr
 from ...errors import SourceError
-from ..provenance import FilePlace, FileRun, used_records
+from ..facts import facts_of, used_records
+from ..provenance import FilePlace, FileRun
 
 Int64s = npt.NDArray[np.int64]
 
@@ -53,8 +54,9 @@ def selected_keys(source: Any, predicate: FileAndRow) -> Int64s:
     ...     selected_keys(headrace.JsonLinesDataSource(folder), lambda file, row: row == 1).tolist()
     [1]
     """
-    if hasattr(source, "file_runs"):
-        return _chosen_in_runs(source.file_runs(), predicate)
+    find_runs = facts_of(source).file_runs
+    if find_runs is not None:
+        return _chosen_in_runs(find_runs(), predicate)
     picked = [
         key
         for key in range(len(source))
@@ -113,12 +115,11 @@ def _places(source: Any, key: int) -> list[FilePlace]:
     """
     places = []
     for used in used_records(source, key):
-        find_place = getattr(used.source, "file_place", None)
-        place = None if find_place is None else find_place(used.key)
+        place = facts_of(used.source).file_place(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, but {type(used.source).__name__} has no file_place(key), "
-                "so the files of its records are unknown. Pass record keys."
+                f"omit= is a function of file and row, but {type(used.source).__name__} has no file_place in its "
+                "facts, so the files of its records are unknown. Pass record keys."
             )
-        places.append(FilePlace(*place))
+        places.append(place)
     return places

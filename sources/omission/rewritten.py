@@ -16,7 +16,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -28,6 +28,7 @@ from ...common.messages import shorten
 from ...errors import RecordKeyError, SourceError, SourceNotFoundError
 from ...files.streams import open_stream
 from ..derived.on_source import ByOtherKeys
+from ..facts import SourceFacts, facts_of
 from ..keys import Keys, check_keys
 from ..provenance import FilePlace
 
@@ -62,10 +63,8 @@ class FormerSource:
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
         """Return `bool[n]`: True for each former key whose record still exists."""
-        there: npt.NDArray[np.bool_] = np.searchsorted(self.omitted, keys) == np.searchsorted(
-            self.omitted, keys, "right"
-        )
-        return there
+        left, right = np.searchsorted(self.omitted, keys), np.searchsorted(self.omitted, keys, "right")
+        return np.equal(left, right)
 
     def combined_with(self, earlier: FormerSource) -> FormerSource:
         """Return the source before this one, with the records that either of the two rewritings omitted.
@@ -115,9 +114,8 @@ def _files_of(source: Any) -> list[tuple[str, int]]:
 
     Files without records are left out.
     """
-    if not hasattr(source, "file_runs"):
-        return []
-    runs = groupby(source.file_runs(), key=lambda run: run.file)
+    find_runs = facts_of(source).file_runs
+    runs = groupby(() if find_runs is None else find_runs(), key=lambda run: run.file)
     return [(str(file), sum(run.records for run in some)) for file, some in runs]
 
 
@@ -210,34 +208,13 @@ class FormerKeys(ByOtherKeys):
         return self._former.key_after(keys[self._former.has(keys)])
 
     @property
-    def lengths(self) -> Any:
-        """Lengths of the arrays in each record, `int64[records]` or a dict of them; 0 for omitted records. None if unknown."""
-        return self._by_former_key(getattr(self.source, "lengths", None))
+    def facts(self) -> SourceFacts:
+        """Facts about the records of the former source. Lengths and sizes of omitted records are 0."""
+        return replace(super().facts, omitted_keys=self.omitted_keys, file_place=self.file_place)
 
-    def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`; 0 for omitted records.
-
-        Args:
-            name: name of the field.
-
-        Raises:
-            AttributeError: the source has no `lengths_by`.
-            LengthsError: a record has no such field, or the field has no length.
-        """
-        return self._by_former_key(self.source.lengths_by(name))  # type: ignore[attr-defined]
-
-    @property
-    def record_bytes(self) -> Any:
-        """Size of each record in its file, in bytes, `int64[records]`; 0 for omitted records. None if the source lacks it."""
-        return self._by_former_key(getattr(self.source, "record_bytes", None))
-
-    def _by_former_key(self, lengths: Any) -> Any:
-        if isinstance(lengths, Mapping):
-            return {name: self._by_former_key(each) for name, each in lengths.items()}
-        if lengths is None:
-            return None
+    def _chosen(self, numbers: Int64s) -> Int64s:
         known = np.zeros(len(self), np.int64)
-        known[self._former.key_before(np.arange(len(lengths)))] = lengths
+        known[self._former.key_before(np.arange(len(numbers)))] = numbers
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
@@ -246,8 +223,7 @@ class FormerKeys(ByOtherKeys):
         Raises:
             RecordKeyError: the record was omitted, or does not exist.
         """
-        find_place = getattr(self.source, "file_place", None)
-        return None if find_place is None else find_place(int(self._below([key])[0]))
+        return facts_of(self.source).file_place(int(self._below([key])[0]))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.paths import PathLike, Paths
 from ...files.storage_options import StorageOptionsLike
-from .bounds import Int64s, OffsetsBeside
+from ..facts import SourceFacts
+from .bounds import OffsetsBeside
 from .documents import DocumentSource
 from .files import Array
 
@@ -78,6 +80,5 @@ class BytesSource(DocumentSource):
         return [document.tobytes() for document in documents]
 
     @property
-    def record_bytes(self) -> Int64s:
-        """Size of each record in bytes, `int64[records]`, read-only."""
-        return self._lengths
+    def facts(self) -> SourceFacts:
+        return replace(super().facts, record_bytes=lambda: self._lengths)

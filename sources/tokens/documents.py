@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Self, TypeVar
 
@@ -23,9 +24,10 @@ from ...files.reader_pool import MOST_MAPPED, ReaderPool
 from ...files.stamps import Stamps
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
+from ..facts import SourceFacts
 from ..file_source import FileSource, hex_digest
 from ..growing.generation import FileFacts
-from ..kept_facts import MANY_FILES, facts_of
+from ..kept_facts import MANY_FILES, kept_facts_of
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .bounds import Int64s, Split, spread
@@ -126,8 +128,8 @@ class DocumentSource(FileSource[Any]):
 
     def _numbers(self) -> Int64s:
         """Return documents, tokens and dtype of each file as integers, `int64[files, 3]`, and store the files' stamps."""
-        if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store():
-            stamps, numbers = facts_of(
+        if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store:
+            stamps, numbers = kept_facts_of(
                 self._paths,
                 [type(self).__name__, repr(self._split)],
                 self._stamped,
@@ -162,7 +164,7 @@ class DocumentSource(FileSource[Any]):
             self._storage,
             self._stamps,
         )  # the pool must not hold this
-        mapped = len(paths) <= MOST_MAPPED and not self._is_in_store()
+        mapped = len(paths) <= MOST_MAPPED and not self._is_in_store
 
         def opened(number: int) -> DocumentFile:
             return DocumentFile(paths[number], split, storage, [column[number] for column in stamps], mapped)
@@ -206,9 +208,9 @@ class DocumentSource(FileSource[Any]):
                 file.prefetch(self._places(number, some))
 
     @property
-    def reads_ahead(self) -> bool:
-        """True if files are in a store. A record of a mapped file is a view, and is read from disk when it is used."""
-        return self._is_in_store()
+    def facts(self) -> SourceFacts:
+        # A record of a mapped file is a view, and is read from disk when it is used.
+        return replace(super().facts, reads_ahead=self._is_in_store)
 
     @cached_property
     def _lengths(self) -> Int64s:
@@ -242,13 +244,17 @@ class DocumentSource(FileSource[Any]):
 
     def _names(self) -> dict[str, str]:
         """Return `{"files": digest of the files' names and sizes}`; an empty dict if there is only one file."""
-        name = name_of if self._is_in_store() else os.path.basename  # which takes a third of the time
+        name = name_of if self._is_in_store else os.path.basename  # which takes a third of the time
         names = list(zip(map(name, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
 
 class TokenDocuments(DocumentSource):
     """Base class of sources of documents of tokens. A record is an array, or a dict with one array."""
+
+    @property
+    def facts(self) -> SourceFacts:
+        return replace(super().facts, lengths=lambda: self.lengths)
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
         return documents if self._name is None else [{self._name: document} for document in documents]

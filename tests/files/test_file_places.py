@@ -13,6 +13,7 @@ from source_conformance import assert_same
 from test_sources_array_record import write_file
 
 import headrace
+from headrace.sources.provenance import FilePlace
 
 
 def _array_record(path, records):
@@ -120,7 +121,7 @@ def test_a_trace_names_files_and_tokens_of_pieces(tmp_path):
 
 
 def test_a_source_of_ones_own_may_tell_its_files():
-    """By a method file_place, that gives a file and a number; and may be made of others."""
+    """By a function file_place in its facts, that gives a file and a number."""
 
     class Own:
         def __len__(self):
@@ -129,8 +130,7 @@ def test_a_source_of_ones_own_may_tell_its_files():
         def __getitem__(self, key):
             return key
 
-        def file_place(self, key):
-            return f"file {key // 4}", key % 4
+        facts = headrace.SourceFacts(file_place=lambda key: FilePlace(f"file {key // 4}", key % 4))
 
     (record,) = headrace.trace(headrace.load(Own()), 6).records
     assert (record.file, record.record) == ("file 1", 2)

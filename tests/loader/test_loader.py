@@ -20,7 +20,7 @@ from headrace.errors import ClosedError, NothingPassesError
 
 
 class Slow:
-    """A source without `reads_ahead = False`: it is read ahead on threads."""
+    """A source without facts: it is read ahead on threads."""
 
     def __init__(self, length=100, bad=(), error=OSError):
         self.length, self.bad, self.error = length, set(bad), error

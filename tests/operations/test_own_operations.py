@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import dataclasses
 import os
 import re
 import subprocess
@@ -13,6 +13,7 @@ import pytest
 
 import headrace
 from headrace.operations import Operation
+from headrace.sources.facts import Generations, SourceFacts
 
 ROOT = Path(__file__).parent.parent.parent
 HOW_TO = ROOT / "docs" / "how-to"
@@ -165,40 +166,20 @@ def test_the_page_lists_all_that_an_operation_may_say():
 
 
 OURS = {
-    "_fingerprint": "of Hugging Face's datasets",
-    "data_source": "of TFDS's mock_data",
-    "in_event_loop": "of an AsyncSource",
+    "describe_key": "of mixes and planned batches",
     "in_order": "of a RunThroughSource",
-    "parts": "of a MixedSource",
-    "record_count": "of rows whose packing is planned",
-    "records_each": "of rows whose packing is planned",
-    "records_of": "of batches that are planned from lengths",
-    "source": "of an AsyncSource",
+    "planned": "of batches and rows that are planned from lengths",
+    "read_in_loop": "of an AsyncSource",
+    "record_count": "of rows that are planned from lengths",
+    "records_each": "of batches and rows that are planned from lengths",
+    "records_of": "of mixes, and of batches and rows that are planned from lengths",
 }
-"""Members that sources of users do not have."""
-
-OF_GROWING = {
-    *("growing", "generation", "generation_records", "newest_generation", "at_generation", "complete"),
-    "generation_folder",
-}
-"""Members of sources that grow."""
+"""Facts that sources of users do not have."""
 
 
-@pytest.mark.long
-def test_the_page_lists_all_that_is_asked_of_a_source():
-    """By every getattr and hasattr of the product."""
-    asked = set()
-    for path in ROOT.rglob("*.py"):
-        if path.relative_to(ROOT).parts[0] in {"tests", "benchmarks", "examples", "docs", "build", "compat", ".venv"}:
-            continue
-        if "device" in path.parts:  # the source of a feeder is a loader
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr") and len(node.args) > 1:
-                of, name = node.args[:2]
-                is_source = re.search(r"(?:\b|_)source$|parts\[name\]$", ast.unparse(of))
-                if is_source and isinstance(name, ast.Constant):
-                    asked.add(name.value)
-    listed = _listed("write-a-source.md")
-    assert sorted(asked - OURS.keys() - OF_GROWING) == sorted(listed - OF_GROWING)
-    assert listed >= OF_GROWING
+def test_the_page_lists_all_that_a_source_may_say():
+    """Each fact, each member of generations, and the two methods that are not facts."""
+    facts = {each.name for each in dataclasses.fields(SourceFacts)} - OURS.keys()
+    generations = {name for name in vars(Generations) if name[0] != "_"}
+    assert _listed("source-facts.md") == facts | generations
+    assert _listed("write-a-source.md") == {"__getitems__", "fingerprint"}

@@ -11,6 +11,7 @@ from damage import sealed
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
 from headrace.errors import CheckpointError, RecordKeyError
+from headrace.sources.facts import facts_of
 
 SIZES = {"web": 60, "books": 25, "code": 11}
 WEIGHTS = {"web": 0.6, "books": 0.3, "code": 0.1}
@@ -331,7 +332,7 @@ def test_a_part_that_cannot_be_read_is_named():
 class Counting:
     """A source that counts its calls."""
 
-    array_keys = True
+    facts = headrace.SourceFacts(array_keys=True)
 
     def __init__(self):
         self.calls = 0
@@ -364,7 +365,7 @@ def test_a_mixed_source_is_a_source():
     assert list(source.__getitems__([4])) == ["a2"]
     with pytest.raises(RecordKeyError):
         source[5]
-    assert source.reads_ahead is False or source.reads_ahead == 0
+    assert facts_of(source).reads_ahead == 0
 
 
 def test_a_state_is_plain_json_and_keeps_the_history():

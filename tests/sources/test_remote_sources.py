@@ -41,6 +41,7 @@ from headrace.errors import HeadraceError, SourceError
 from headrace.files.remote.store import close_stores
 from headrace.files.streams import open_stream
 from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+from headrace.sources.facts import facts_of
 
 COUNT = 120
 
@@ -162,7 +163,7 @@ def test_what_is_announced_is_not_asked_for_again(upstream, store, to_store, kin
     """When it has been brought, a source reads without asking the store; a mix tells its parts."""
     source = MixedSource([KINDS[kind][1](f"s3://{BUCKET}/{kind}", storage_options=to_store)])
     keys = np.random.default_rng(0).permutation(len(source))
-    source.announce(keys)
+    facts_of(source).announce(keys)
     while any(one.name == "headrace-prefetch" for one in threading.enumerate()):
         time.sleep(0.01)
     asked = len(store.asked)

@@ -20,6 +20,7 @@ from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, M
 from headrace.errors import RecordKeyError, SourceError
 from headrace.sources import MixedSource, as_source, fingerprint_of
 from headrace.sources.asynchronous.event_loop import event_loop
+from headrace.sources.facts import facts_of
 
 KINDS = [AsyncCounted, AsyncCountedMany, AsyncCountedBoth]
 
@@ -73,7 +74,7 @@ def test_an_asynchronous_source_is_an_ordinary_one(kind):
         with pytest.raises(RecordKeyError, match=kind.__name__):
             read()
     assert fingerprint_of(source) == fingerprint_of(kind(100)) == {"kind": kind.__name__, "records": 100}
-    assert source.keys[0] == 3
+    assert source.source.keys[0] == 3
     assert as_source(source) is source
 
 
@@ -359,8 +360,8 @@ def test_a_source_without_a_length_is_refused():
 def test_parts_that_fail_end_the_reads_of_the_others():
     """No task of a mix is left behind."""
     mixed = MixedSource({"good": AsyncCountedMany(10), "bad": AsyncCountedMany(10, bad=(2,))})
-    assert mixed.in_event_loop
-    assert not mixed.reads_singly
+    assert facts_of(mixed).read_in_loop is not None
+    assert not facts_of(mixed).reads_singly
     loop = event_loop()
     with pytest.raises(BaseExceptionGroup, match="TaskGroup"):
         loop.run(mixed.read_in_loop(np.array([0, 5, 2])))
@@ -387,7 +388,7 @@ def test_an_interrupt_while_a_read_is_waited_for_cancels_it():
     source = as_source(Waiting(10))
 
     def interrupt():
-        assert source.begun.wait(LIMIT_SECONDS)
+        assert source.source.begun.wait(LIMIT_SECONDS)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -395,5 +396,5 @@ def test_an_interrupt_while_a_read_is_waited_for_cancels_it():
     with pytest.raises(KeyboardInterrupt):
         source[0]
     thread.join()
-    assert source.cancelled.wait(LIMIT_SECONDS)
+    assert source.source.cancelled.wait(LIMIT_SECONDS)
     assert source[3] == 3

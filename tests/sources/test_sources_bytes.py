@@ -12,6 +12,7 @@ from source_conformance import SourceConformance
 import headrace
 from headrace import BytesSource, TokenWriter
 from headrace.errors import ConversionError, SourceError
+from headrace.sources.facts import facts_of
 
 
 def _record(key):
@@ -73,8 +74,8 @@ def test_the_sizes_of_records_are_known_without_reading_them(tmp_path):
     convert([_record(key) for key in range(20)], tmp_path, "bytes", shards=2)
     source = BytesSource(tmp_path)
     sizes = [len(_record(key)) for key in range(20)]
-    assert source.record_bytes.tolist() == headrace.lengths_of(source, "bytes").tolist() == sizes
-    assert not hasattr(source, "lengths")
+    assert facts_of(source).record_bytes().tolist() == headrace.lengths_of(source, "bytes").tolist() == sizes
+    assert facts_of(source).lengths() is None
 
 
 def test_files_of_tokens_are_refused(tmp_path):

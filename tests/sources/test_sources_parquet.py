@@ -18,8 +18,8 @@ from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files import reader_pool
 from headrace.sources import ParquetDataSource, fingerprint_of
 from headrace.sources.arrow import decoded, row_groups
+from headrace.sources.arrow.block_cache import BlockCache
 from headrace.sources.arrow.columns import column_of
-from headrace.sources.block_cache import BlockCache
 
 
 def table(keys):

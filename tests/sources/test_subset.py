@@ -1,5 +1,7 @@
 """Some records of a source: read, told and batched as those of the source are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from source_conformance import SourceConformance
@@ -7,6 +9,7 @@ from source_conformance import SourceConformance
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, MemorySource, MixSampler, Subset
 from headrace.errors import RecordKeyError
+from headrace.sources.facts import facts_of
 from headrace.sources.lengths import lengths_of
 
 
@@ -65,7 +68,7 @@ def test_lengths_are_those_of_the_records():
     assert lengths_of(Subset(ragged, [4, 0])).tolist() == [5, 3]
     trees = [{"a": {"b": array}, "n": np.int64(len(array))} for array in ragged]
     assert lengths_of(Subset(trees, [4, 0]), "n").tolist() == [5, 3]
-    assert not hasattr(Subset(headrace.RangeDataSource(5), [1]), "lengths_by")
+    assert facts_of(Subset(headrace.RangeDataSource(5), [1])).lengths_by is None
 
 
 def test_a_trace_tells_the_records_of_the_source():
@@ -92,8 +95,9 @@ def test_a_source_is_told_which_records_come():
     told = []
 
     class Announced(MemorySource):
-        def announce(self, keys):
-            told.extend(keys.tolist())
+        @property
+        def facts(self):
+            return replace(super().facts, announce=lambda keys: told.extend(keys.tolist()))
 
     list(headrace.load(Subset(Announced(list(range(9))), KEYS), num_epochs=1))
     assert told == KEYS

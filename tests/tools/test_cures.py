@@ -18,7 +18,7 @@ import headrace
 from headrace.loader.options import ReadOptions
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.verdict import found, step_seconds
-from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceFacts, WorkPart
+from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceInUse, WorkPart
 from headrace.tools.diagnosis.pillow import uses_pillow
 
 
@@ -29,7 +29,7 @@ def options_of(what):
     return ({"read_options": ReadOptions(**reading)} if reading else {}) | numbers
 
 
-STORE = SourceFacts("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
+STORE = SourceInUse("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
 
 
 def _store(records=32, workers=0, source=STORE, elapsed=None, **more):
@@ -111,7 +111,7 @@ def test_a_source_that_allows_few_reads_is_told_to_allow_more():
     """More threads alone would find nothing to read."""
     source = dataclasses.replace(STORE, reads=2, most_reads=2)
     told = Diagnosis.of(_store(source=source)).changes[0]
-    assert told.what == "reads_ahead = 8 in Store, instead of 2 reads at a time"
+    assert told.what == "reads_ahead=8 in the facts of Store, instead of 2 reads at a time"
 
 
 def test_reads_that_wait_for_one_another_are_no_reason_for_more_threads():
@@ -337,7 +337,7 @@ def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threa
 
 def test_reading_a_few_rows_of_arrays_in_memory_counts_as_the_cost_of_a_batch():
     """One call reads all rows of a batch: larger batches make it seldom."""
-    arrays = SourceFacts("MemorySource", 1_000_000, in_memory=True, columns=True)
+    arrays = SourceInUse("MemorySource", 1_000_000, in_memory=True, columns=True)
     parts = (WorkPart("reading", "reading", 2.4e-6), WorkPart("between operations", "between", 2.2e-6))
     loop = Measured(9000, 17e-6, 7.4e-6, 6.8e-6, 2, 16, parts, source=arrays, step_known=False)
     assert found(loop).kind == "small batches"

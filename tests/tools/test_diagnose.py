@@ -17,7 +17,7 @@ from headrace.errors import ProgramError
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.changes import NOISE
 from headrace.tools.diagnosis.judging.verdict import enough_workers, found, lighter, step_seconds
-from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceFacts, WorkPart
+from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceInUse, WorkPart
 
 RECORDED = json.loads((Path(__file__).parent.parent / "planted.json").read_text())
 
@@ -30,7 +30,7 @@ def _recorded(name):
         **plain,
         parts=tuple(WorkPart(**part) for part in parts),
         rare=rare and Rare(**rare),
-        source=SourceFacts(**source),
+        source=SourceInUse(**source),
         feeding=feeding and Feeding(**feeding),
     )
 
@@ -190,7 +190,7 @@ def test_a_loader_is_diagnosed_with_and_without_a_step():
 
 def test_maps_below_a_mix_are_told_as_part_of_reading():
     """Where they cannot be told apart: no disk is blamed for them."""
-    source = SourceFacts("MixedSource", evaluates=True, at_work=0.1)
+    source = SourceInUse("MixedSource", evaluates=True, at_work=0.1)
     loop = dataclasses.replace(LOOP, parts=(WorkPart("reading", "reading", 0.040),), source=source)
     assert found(loop).kind == "reading"
     assert "reading with the maps of the datasets that are mixed takes 2.5 ms a record" in Diagnosis.of(loop).sentence

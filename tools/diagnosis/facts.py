@@ -19,10 +19,11 @@ from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.work.stopwatch import kept_seconds
+from ...sources.asynchronous.source import AsyncSource
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
-from ...sources.protocol import is_in_event_loop, reader_of, reads_singly
-from .measured import SourceFacts
+from ...sources.protocol import reader_of
+from .measured import SourceInUse
 
 PROBED = 16  # Records that are read to see how fast the source is. Chosen: less than a batch
 
@@ -31,38 +32,37 @@ TRIES = 3
 PROBE_SECONDS = 0.2  # If one record takes longer, few are read
 
 
-def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
+def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceInUse:
     """Return the facts about the first source of a pipeline that are known without reading from it.
 
     `execution` are the options of the loop, which say how records are read ahead.
     """
     leaf, reading = pipeline.leaves[0], execution.reading
-    source, says = leaf.source, getattr(leaf.source, "reads_ahead", True)
-    singly, in_event_loop = reads_singly(source), is_in_event_loop(source)
-    whole_batches = not singly and says is True
+    source, facts = leaf.source, leaf.source_facts
+    whole_batches = not facts.reads_singly and facts.reads_ahead is True
     reads = 0 if leaf.in_order else reads_under_way(leaf, reading)
     if whole_batches and reads:
         reads = min(reads, 1 + reading.prefetch_buffer_size // max(pipeline.spans[0], 1))
     parts = source.parts.values() if isinstance(source, MixedSource) else (source,)
-    return SourceFacts(
-        kind=type(getattr(source, "source", source) if in_event_loop else source).__name__,
+    return SourceInUse(
+        kind=type(source.source if isinstance(source, AsyncSource) else source).__name__,
         records=0 if leaf.in_order else len(source),
-        files=int(getattr(source, "file_count", 0)),
+        files=facts.file_count(),
         evaluates=any(isinstance(part, Evaluated) for part in parts),
-        together=int(getattr(source, "records_together", 1)),
+        together=facts.records_together(),
         in_memory=isinstance(source, MemorySource),
-        columns=getattr(source, "columns", None) is not None,
+        columns=facts.columns() is not None,
         reads=reads,
         threads=reading.num_threads,
         buffer=reading.prefetch_buffer_size,
-        most_reads=None if says is True else int(says),
-        in_event_loop=in_event_loop,
-        singly=singly,
+        most_reads=None if facts.reads_ahead is True else int(facts.reads_ahead),
+        in_event_loop=facts.read_in_loop is not None,
+        singly=bool(facts.reads_singly),
         whole_batches=whole_batches,
     )
 
 
-def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
+def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
     """Add the time that the pipeline's sampler takes for one key to the facts `source`.
 
     They are unchanged if the sampler fails, if the source has no random access, or if there are
@@ -85,7 +85,7 @@ def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
     return replace(source, sampler=max(many - one, 0.0) / (PROBED - 1))  # a call for any number of keys costs something
 
 
-def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
+def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
     """Add the time to read a record, in the sampler's order and in key order, to the facts `source`.
 
     Also adds the share of that time in which the processor was at work.
@@ -146,7 +146,7 @@ def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
     worked = time.process_time() - worked
     whole = time.perf_counter() - began, worked + kept_seconds() - kept, worked
     each = _Took(*(seconds / len(keys) for seconds in whole))
-    if not reads_singly(leaf.source):
+    if not leaf.source_facts.reads_singly:
         return each
     single = []
     for at in range(len(keys)):

@@ -83,7 +83,7 @@ class Feeding:
 
 
 @dataclass(frozen=True)
-class SourceFacts:
+class SourceInUse:
     """Facts about the source of a loop.
 
     Attributes:
@@ -209,7 +209,7 @@ class Measured:
     worker_kind: str = "process"
     cores: int = 1
     step_known: bool = True
-    source: SourceFacts = SourceFacts("MemorySource", in_memory=True)
+    source: SourceInUse = SourceInUse("MemorySource", in_memory=True)
     feeding: Feeding | None = None
     start: float = 0.0
     loops: int = 1

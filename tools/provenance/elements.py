@@ -25,7 +25,8 @@ from ...loader.plan.steps.skipped import within
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.position import StreamPosition
 from ...loader.stream.provenance import Table
-from ...sources.provenance import UsedRecord, used_records
+from ...sources.facts import used_records
+from ...sources.provenance import UsedRecord
 from .reduced import reduced
 from .streams import Described
 

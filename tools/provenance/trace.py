@@ -12,7 +12,8 @@ from ...common.redaction import redacted
 from ...common.validation import whole_number
 from ...errors import TraceError
 from ...loader.state.loader_state import LoaderState
-from ...sources.provenance import FilePlace, TokenSpan
+from ...sources.facts import facts_of
+from ...sources.provenance import TokenSpan
 from .elements import Element, FoundRecord, Search
 from .streams import Described, iterator_of, states_of
 
@@ -260,12 +261,12 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
 
 def _traced(found: FoundRecord, shard: int) -> TracedRecord:
     used = found.used
-    datasets, tell = "/".join(used.datasets), getattr(used.source, "file_place", None)
-    record = TracedRecord(shard, used.row, used.segment, datasets, used.key, found.position, tokens=used.tokens)
-    place = None if tell is None else tell(used.key)
+    record = TracedRecord(
+        shard, used.row, used.segment, "/".join(used.datasets), used.key, found.position, tokens=used.tokens
+    )
+    place = facts_of(used.source).file_place(used.key)
     if place is None:
         return record
-    place = FilePlace(*place)
     tokens = _tokens_of_file(place.tokens, used.tokens)
     return replace(record, file=redacted(place.file), record=place.record, note=place.note, file_tokens=tokens)
 

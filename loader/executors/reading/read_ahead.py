@@ -22,7 +22,6 @@ from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....sources.protocol import is_in_event_loop
 from ...options import ReadOptions
 from ...plan.pipeline import Pipeline
 from ...work.reader import readers_of
@@ -307,13 +306,15 @@ class ReadAhead:
         self._readers = readers_of(pipeline)
         leaves = {number: pipeline.every_leaf[number] for number in self._readers}
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
-        self._sources = {number: leaf.source for number, leaf in leaves.items() if calls[number]}  # that are read ahead
-        self._paces = {number: pace_of(source, calls[number]) for number, source in self._sources.items()}
-        self._by_coroutines = {number for number, source in self._sources.items() if is_in_event_loop(source)}
-        threads = max((calls[number] for number in self._sources if number not in self._by_coroutines), default=0)
+        facts = {number: leaf.source_facts for number, leaf in leaves.items() if calls[number]}  # of sources read ahead
+        self._paces = {number: pace_of(each, calls[number]) for number, each in facts.items()}
+        self._by_coroutines = {
+            number: each.read_in_loop for number, each in facts.items() if each.read_in_loop is not None
+        }
+        threads = max((calls[number] for number in facts if number not in self._by_coroutines), default=0)
         coroutines = max((calls[number] for number in self._by_coroutines), default=0)
         self._pool = Pool(threads, "headrace-read")
-        ahead = min((keys_ahead(leaves[number], options) for number in self._sources), default=0)
+        ahead = min((keys_ahead(leaves[number], options) for number in facts), default=0)
         most_bytes = sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
         self._on_threads = Reads(threads, ahead, most_bytes, self._begin_threads)
         self._coroutines: Coroutines | None = None
@@ -322,7 +323,7 @@ class ReadAhead:
     @property
     def helps(self) -> bool:
         """Return True if any source is read ahead."""
-        return bool(self._sources)
+        return bool(self._paces)
 
     def begin(self, task: Any) -> RecordsAhead | None:
         """Begin to read the records of a task on a span (consecutive positions).
@@ -330,15 +331,15 @@ class ReadAhead:
         Return a function that waits for them and returns them. None if the source is not read
         ahead, the task is about rows, or its sampler fails.
         """
-        if not isinstance(task, SpanTask) or (source := self._sources.get(number := task.leaf)) is None:
+        if not isinstance(task, SpanTask) or (pace := self._paces.get(number := task.leaf)) is None:
             return None
-        reader, pace = self._readers[number], self._paces[number]
+        reader = self._readers[number]
         try:
             keys = reader.keys(task)
         except Exception:  # of the sampler: the worker meets it again
             return None
         if number in self._by_coroutines:
-            return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, pace)).records
+            return self._in_loop.add(Reading(self._in_loop, self._by_coroutines[number], keys, pace)).records
         reads, read = self._on_threads, reader.read
         here = pace.in_place(len(keys)) if self._in_place else 0
         if here == len(keys):
@@ -352,7 +353,7 @@ class ReadAhead:
         A span is a range of consecutive positions. `leaf` is the number of a source with its
         sampler.
         """
-        if leaf not in self._sources:
+        if leaf not in self._paces:
             return True
         return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
 

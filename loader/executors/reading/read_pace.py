@@ -13,9 +13,8 @@ shows whether a source waits: on other threads, waiting for the GIL looks the sa
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
 
-from ....sources.protocol import reads_singly
+from ....sources.facts import SourceFacts
 
 # Chosen: a hundred times a hand-over.
 PIECE_SECONDS = 1e-3
@@ -217,11 +216,8 @@ class ReadPace:
         return room > 0 and (not self.joins or 2 * room * (self._calls or 1) >= capacity)
 
 
-def pace_of(source: Any, calls: int) -> ReadPace:
-    """Return the pace for a source with at most `calls` concurrent calls.
-
-    It depends on the source's `reads_ahead` and `reads_singly` (`sources.protocol`).
-    """
-    if reads_singly(source):
+def pace_of(facts: SourceFacts, calls: int) -> ReadPace:
+    """Return the pace for a source with at most `calls` concurrent calls, from the facts about it."""
+    if facts.reads_singly:
         return ReadPace(None)
-    return ReadPace(1) if getattr(source, "reads_ahead", True) is True else ReadPace(calls, joins=True)
+    return ReadPace(1) if facts.reads_ahead is True else ReadPace(calls, joins=True)

@@ -21,6 +21,7 @@ from ....operations import BudgetBatch, Operation
 from ....operations.identity import fingerprint
 from ....samplers import NoSharding
 from ....samplers.protocol import ENDLESS, VectorSampler
+from ....sources.facts import facts_of
 from ....sources.lengths import lengths_of
 from ..placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .order import BudgetOrder
@@ -149,7 +150,7 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
             changes the number of elements; or the lengths are invalid.
     """
     if operation.lengths is None:
-        own = None if before or sampler.facts.parts else getattr(source, "lengths", None)
+        own = None if before or sampler.facts.parts else facts_of(source).lengths()
         return None if own is None else whole_lengths(own, len(source))
     if sampler.facts.parts:
         raise LengthsError(

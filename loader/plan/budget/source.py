@@ -5,7 +5,7 @@ In: keys of batches. Out: batches. All of their records are read in one call.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from ....operations import BudgetBatch
 from ....operations.budget.rows import check_lengths
 from ....operations.protocol import FROM_READERS
 from ....samplers.protocol import ENDLESS
+from ....sources.facts import SourceFacts
 from ....sources.provenance import UsedRecord
 from ..placed_records import PlacedRecords
 from .order import BudgetOrder
@@ -30,19 +31,23 @@ class BudgetSource:
         operation: says how they are batched.
         order: order of any shard. It tells which records are in the batch of a key.
         lengths: lengths of the records, by place, from which batches were planned.
-
-    Attributes:
-        array_keys: True: `__getitems__` takes an array of keys.
-        checks_keys: True: the source checks keys itself.
     """
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     def __init__(self, input: PlacedRecords, operation: BudgetBatch, order: BudgetOrder, lengths: Ints) -> None:
         self._input, self._operation, self._order, self._lengths = input, operation, order, lengths
-        self.reads_ahead = input.reads_ahead
-        self.reads_singly = False
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_ahead=self._input.reads_ahead,
+            made_of=self.made_of,
+            describe_key=self.describe_key,
+            planned=True,
+            records_of=self.records_of,
+            records_each=self._records_each,
+        )
 
     def __len__(self) -> int:
         return ENDLESS
@@ -55,9 +60,8 @@ class BudgetSource:
         """The identity of the records. The identity of the batches is that of the order."""
         return self._input.fingerprint
 
-    @property
-    def records_each(self) -> int:
-        """Mean number of records in a batch, at least 1."""
+    def _records_each(self) -> int:
+        """Return the mean number of records in a batch, at least 1."""
         return max(-(-len(self._order.windows.places) // max(self._order.epoch_length, 1)), 1)
 
     def __getitem__(self, key: int) -> Any:
@@ -106,4 +110,4 @@ class BudgetSource:
         """Return the records of a batch, each with its row."""
         epoch, places, _ = self._order.places(key)
         rows = enumerate(places.tolist())
-        return [used.placed(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]
+        return [used._replace(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]

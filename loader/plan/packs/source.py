@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import starmap
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from ....common.messages import first_few
 from ....operations import Pack
 from ....operations.packing.pieces import end_to_end
 from ....operations.packing.plan import PackPlan
-from ....sources.mixed.source import MixedSource
+from ....sources.facts import SourceFacts, facts_of
 from ....sources.provenance import TokenSpan, UsedRecord
 from ..placed_records import SampledRecords
 
@@ -32,18 +32,23 @@ class PackedSource:
         records: documents, by their position in the order of all epochs.
         operation: says how they are packed.
         plan: plan of the rows, from the lengths of the documents at all positions.
-
-    Attributes:
-        array_keys: True: `__getitems__` takes an array of numbers.
-        reads_singly: False: many rows are read in one call.
     """
-
-    array_keys: ClassVar[bool] = True
-    reads_singly: ClassVar[bool] = False
 
     def __init__(self, records: SampledRecords, operation: Pack, plan: PackPlan) -> None:
         self.records, self.operation, self.plan = records, operation, plan
-        self.reads_ahead = records.reads_ahead
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            reads_ahead=self.records.reads_ahead,
+            made_of=self.made_of,
+            describe_key=self.describe_key,
+            planned=True,
+            records_of=self.records_of,
+            records_each=self._records_each,
+            record_count=len(self.records.source),
+        )
 
     def __len__(self) -> int:
         return self.plan.rows
@@ -56,15 +61,9 @@ class PackedSource:
         """The identity of the records. The identity of the rows is that of the order."""
         return self.records.fingerprint
 
-    @property
-    def records_each(self) -> int:
-        """Mean number of documents in a row, at least 1."""
+    def _records_each(self) -> int:
+        """Return the mean number of documents in a row, at least 1."""
         return max(-(-self.plan.documents // max(self.plan.rows, 1)), 1)
-
-    @property
-    def record_count(self) -> int:
-        """Number of the source's records of which documents are made."""
-        return len(self.records.source)
 
     def __getitem__(self, key: int) -> Any:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
@@ -87,20 +86,19 @@ class PackedSource:
         """Return the keys of the records in rows; for a mix, by part."""
         found = [self.records.keys(self.positions_in(row)) for row in keys.tolist()]
         together = np.concatenate(found) if found else np.empty(0, np.int64)
-        source = self.records.source
-        return source.by_part(together) if isinstance(source, MixedSource) else together
+        return facts_of(self.records.source).records_of(together)
 
     def describe_key(self, key: int) -> str:
         """Return the keys of the records in a row as text for messages."""
-        source, keys = self.records.source, self.records.keys(self.positions_in(key)).tolist()
-        return first_few([source.describe_key(one) if isinstance(source, MixedSource) else one for one in keys])
+        describe = facts_of(self.records.source).describe_key
+        return first_few(list(map(describe, self.records.keys(self.positions_in(key)).tolist())))
 
     def made_of(self, key: int) -> list[UsedRecord]:
         """Return the records in a row, each with its segment and range of tokens."""
         pieces = self.plan.row(key)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [
-            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
+            used._replace(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
             for segment, (position, tokens) in spans
             for used in self.records.made_of(0, position)
         ]

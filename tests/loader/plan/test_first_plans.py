@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from headrace import BudgetBatch, IndexSampler, ReadOptions, ShardOptions, load
+from headrace import BudgetBatch, IndexSampler, ReadOptions, ShardOptions, SourceFacts, load
 from headrace.common.distinct import distinct
 from headrace.loader.plan.budget.order import BudgetOrder
 
@@ -79,6 +79,7 @@ class Counted:
 
     def __init__(self, lengths):
         self.lengths, self.read, self.lock = lengths, 0, threading.Lock()
+        self.facts = SourceFacts(lengths=lambda: lengths)
 
     def __len__(self):
         return len(self.lengths)

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from pipelines import PIPELINES, chosen, stream, tries
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MixSampler,
+    ReadOptions,
+    SourceFacts,
+)
 from headrace.loader.executors.pace import reads_under_way
 from headrace.loader.executors.reading import read_pace
 from headrace.loader.plan.build import make_pipeline
@@ -132,7 +143,7 @@ def test_chains_have_as_many_reads_under_way(shape, where):
 
 @pytest.mark.parametrize("batch_size", [8, 100, 512])
 def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size):
-    """`reads_ahead = 4`: four calls at a time, which share a batch, or take several small ones."""
+    """`reads_ahead=4`: four calls at a time, which share a batch, or take several small ones."""
     source = SlowManyOf(4096, Crowd(4))
     loader = endless(source, [Batch(batch_size)])
     assert most_under_way(loader, 4) == [4]
@@ -156,7 +167,8 @@ class Together:
     """Many keys in a call; the calls are noted, and the threads that made them."""
 
     def __init__(self, calls, bad=(), error=OSError, pause=0):
-        self.reads_ahead, self.bad, self.error, self.pause = calls, bad, error, pause
+        self.facts = SourceFacts(reads_ahead=calls)
+        self.bad, self.error, self.pause = bad, error, pause
         self.calls, self.threads = [], []
 
     def __len__(self):
@@ -370,7 +382,7 @@ class Many(Singly):
 class ManyOf(Many):
     """Many in a call, three calls at a time."""
 
-    reads_ahead = 3
+    facts = SourceFacts(reads_ahead=3)
 
 
 class Async(Counted):

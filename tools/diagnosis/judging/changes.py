@@ -254,8 +254,8 @@ def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
     brief = ", ".join(options)
     what = [f"read_options=ReadOptions({brief})"] if options else []
     if source.most_reads is not None and source.most_reads < count:
-        allows = f"reads_ahead = {count}"
-        what, brief = [f"{allows} in {source.kind}", *what], f"{allows}{', ' * bool(brief)}{brief}"
+        allows = f"reads_ahead={count}"
+        what, brief = [f"{allows} in the facts of {source.kind}", *what], f"{allows}{', ' * bool(brief)}{brief}"
     return f"{' and '.join(what)}, instead of {source.reads} reads at a time", brief
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
-from ..files.reader_pool import forget_after_fork
+from ...files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
