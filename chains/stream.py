@@ -281,7 +281,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
-        yield compiled(stream.tree, stream.skips_errors).fingerprint
+        yield compiled(stream.tree, stream.skips_errors).identity.labelled
     elif isinstance(value, (list, tuple, dict)):
         within = list(value.values()) if isinstance(value, dict) else value
         found = [fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)]

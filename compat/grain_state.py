@@ -20,7 +20,7 @@ from ..common.messages import first_few, short_repr
 from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
-from ..loader.state.loader_state import LoaderState
+from ..loader.state.schema import LoaderState
 from ..samplers import IndexSampler, SequentialSampler, ShardOptions
 from ..samplers.order import UnreadOrder
 from ..samplers.own_sampler import ScalarSampler
@@ -80,7 +80,7 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
-    return LoaderState(cursor, 0, shard, pipeline.fingerprint, tuple(leaf.lineage for leaf in pipeline.leaves))
+    return LoaderState(cursor, 0, shard, pipeline.identity, tuple(leaf.lineage for leaf in pipeline.leaves))
 
 
 def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
@@ -152,7 +152,7 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     if len(reached) > 1:
         lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
     return LoaderState(
-        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.fingerprint, (lineage,)
+        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.identity, (lineage,)
     )
 
 

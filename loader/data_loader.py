@@ -28,9 +28,10 @@ from .arguments import (
 from .device.description import to_device
 from .executors.protocol import Tuning
 from .failures import OnError
-from .iterator import DataLoaderIterator, Passes
+from .iterator import DataLoaderIterator
 from .loader_description import LoaderDescription
 from .options import Auto, ExecutionOptions, ReadOptions
+from .passes import Passes
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline

@@ -12,14 +12,13 @@ from ..samplers.one_epoch import one_epoch_of
 from ..samplers.protocol import ENDLESS
 from .plan.build import not_empty
 from .plan.cursor import Cursor
-from .plan.fingerprint import Fingerprint
 from .plan.packs.order import PackedOrder
 from .plan.packs.planned import packs_of_epoch
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
-from .state.loader_state import LoaderState
 from .state.position import Resumable, StreamPositionAPI
 from .state.resume import parsed
+from .state.schema import LoaderState
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
 T = TypeVar("T", bound=StreamPositionAPI)
@@ -153,10 +152,9 @@ class Epochs(Resumable, Generic[Kind]):
 
     def _state_after(self) -> bytes:
         state = LoaderState.from_json(self._batches.get_state())
-        sampler = {**state.fingerprint["sampler"], "epoch": self._number + 1}
+        identity = state.identity.with_order(0, {**state.identity.order, "epoch": self._number + 1})
         start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))
-        fingerprint = Fingerprint({**state.fingerprint, "sampler": sampler})
-        return LoaderState(start, state.step, state.shard, fingerprint).to_json()
+        return LoaderState(start, state.step, state.shard, identity).to_json()
 
 
 def epoch_of(state: LoaderState) -> int:
@@ -165,8 +163,7 @@ def epoch_of(state: LoaderState) -> int:
     Raises:
         CheckpointError: the state is from `iter(loader)`, not from `loader.epochs(…)`.
     """
-    sampler = state.fingerprint["sampler"]
-    epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
+    epoch = state.identity.order.get("epoch")
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
         raise CheckpointError(
             "this state was saved by iter(loader), whose batches can cross the end of an epoch. Restore it "

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..common.fields import replaced
 from ..common.messages import short_repr
-from ..common.validation import warn
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import Remarks
 from .executors.make import make_executor
 from .executors.protocol import Executor, Tuning
-from .options import ExecutionOptions, ReadOptions
+from .options import ExecutionOptions
+from .passes import Passes
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
+from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
-from .state.loader_state import LoaderState
+from .state.live import WeightsChange, weights_change, with_change
 from .state.position import StreamPosition, StreamPositionAPI
+from .state.schema import LoaderState
 from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.run_handle import Elements, RunHandle
@@ -41,27 +43,6 @@ _LOGGER = logging.getLogger("headrace")
 # Chosen.
 LOG_SECONDS = 60.0
 """Seconds between two tables in the log."""
-
-
-class Passes:
-    """Counts whether the runs of one loader came to their end. Any thread may end a run."""
-
-    ended = False  # a run has come to its end
-    _warned = False
-
-    def begin(self, pipeline: Pipeline) -> None:
-        """Warn once if a new run repeats a random epoch: an earlier run ended, and the pipeline has one epoch."""
-        leaf = pipeline.leaf
-        one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
-        draws = leaf.facts.shuffle or any(operation.needs_seed for operation in pipeline.operations)
-        if self._warned or not (self.ended and one_epoch and draws):
-            return
-        self._warned = True
-        warn(
-            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
-            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
-            "for batch in epoch: …`; or pass num_epochs=n and loop once."
-        )
 
 
 class DataLoaderIterator(StreamPositionAPI, Remarks):
@@ -343,6 +324,45 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._changed_at = change.position
         return self._begin()
 
+    def change(self, *, weights: Mapping[str, float] | Sequence[float], at_step: int | None = None) -> None:
+        """Give a mix other weights from a step on, while the run goes on.
+
+        All shards must make the same call, before any of them comes to the step; nothing is sent
+        between them. States tell the change: a program that describes the former weights, or the
+        new ones, resumes with it on any number of shards. What was prefetched is dropped, and
+        workers start again. A second change for an earlier step replaces a first one.
+
+        Args:
+            weights: a dict of numbers by name of the part, or a list, as for `MixSampler`.
+            at_step: number of the first element with these weights, at least `step`, which is the
+                next one. None (default): the next one; on several shards, all must then be at the
+                same step.
+
+        Raises:
+            TypeError: the pipeline is not a `MixSampler` or a `MapDataset.mix`, or shards may reach
+                a step at different positions, as after a `Filter`.
+            ValueError: the step was delivered already, or is after the end; or a weight is outside
+                its range.
+            InUseError: another thread is inside `next`.
+
+        >>> import headrace
+        >>> parts = {"web": range(100), "books": range(100, 200)}
+        >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
+        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]))
+        >>> next(iterator).tolist()
+        [100, 0, 101, 1]
+        >>> iterator.change(weights={"web": 1, "books": 0}, at_step=2)
+        >>> [next(iterator).tolist() for _ in range(2)]
+        [[102, 2, 103, 3], [4, 5, 6, 7]]
+        """
+        self.take_up(weights_change(self.here(), weights, at_step))
+
+    def take_up(self, change: WeightsChange) -> None:
+        """Continue at the user's position with a change of weights; see `change`."""
+        pipeline, start = with_change(self._pipeline, change), self.here().cursor
+        self._running.end()
+        self._pipeline, self._start, self._run, self._ended = pipeline, start, None, False
+
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         from .state.changed_mix import check_left
         from .state.changed_streams import migrate
@@ -377,19 +397,3 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
         )
         for stage in pipeline.stages
     ]
-
-
-def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Yield the elements of a pipeline from the cursor `start` on, made in this thread, in tasks of the planned size.
-
-    Each item is the element, the rows that it was taken from, and its index in these rows.
-    """
-    options, observer = (
-        ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),
-        Observer(),
-    )
-    executor = make_executor(pipeline, options, observer)
-    try:
-        yield from Flow(pipeline, start, executor, SkippedRecords(), observer, planned=True)
-    finally:
-        executor.close()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions, ReadOptions
-from ..loader.state.loader_state import LoaderState
+from ..loader.state.schema import LoaderState
 from ..operations.trees import Structure, flatten
 from ..sources.facts import used_records
 from .loops import host_iterator

@@ -53,28 +53,20 @@ class UnreadOrder:
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
-    @property
-    def depends_on_end(self) -> bool:
-        """True if some shards delivered positions of the last level, which not all shards have.
-
-        Then a larger `total` would change the order of the positions that are left.
-        """
-        return max(self.reached) > self.total // self._shards
-
     @cached_property
     def length(self) -> int:
         """Number of positions that are left."""
-        return self._ragged + max(self.total - self._dense_from, 0)
+        return self._ragged + max(self.total - self.dense_from, 0)
 
     @cached_property
-    def _dense_from(self) -> int:
+    def dense_from(self) -> int:
         """First position from which on no shard has delivered any: the start of the dense tail."""
         return max(self.reached) * self._shards
 
     @cached_property
     def offset(self) -> int:
         """Number to add to an index to get its position, for all indices from `dense_index` on."""
-        return self._dense_from - self._ragged
+        return min(self.dense_from, self.total) - self._ragged
 
     def offset_from(self, index: int) -> int | None:
         """Return the number to add to each index from `index` on to get its position; None if it is not constant."""
@@ -144,7 +136,10 @@ class UnreadOrder:
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]` in `[0, length)`; the range is not checked."""
+        """Return the positions `int64[n]` at indices `int64[n]`, from 0.
+
+        From index `length` on, these are the positions from `total` on, which the former order did not have.
+        """
         result = indices + self.offset
         ragged = indices < self._ragged
         if ragged.any():
@@ -168,9 +163,6 @@ class Without:
     (7, [0, 1, 4, 5, 7, 8, 9])
     """
 
-    depends_on_end = False
-    """False: a larger `total` never changes the order of the positions that are left."""
-
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)
         self.total = total
@@ -190,6 +182,11 @@ class Without:
     def _starts(self) -> Positions:
         """The first index whose position is after a range, for each of `ranges`."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
+
+    @property
+    def dense_from(self) -> int:
+        """First position after all ranges."""
+        return self.ranges[-1][1]
 
     @property
     def offset(self) -> int:
@@ -218,5 +215,5 @@ class Without:
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]` in `[0, length)`; the range is not checked."""
+        """Return the positions `int64[n]` at indices `int64[n]`, from 0; after `total`, all positions are there."""
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

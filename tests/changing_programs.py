@@ -50,10 +50,7 @@ TAILS = {
 REASONS = {
     "steps of several sizes": "equal_steps=True needs a pipeline in which each step has the same number of records",
     "the end of a shard": "equal_steps=True cannot be used at the end of a shard",
-    "inside its last window": "inside the last window of a mix",
-    "a row window at the end": "which the end of the former order cut short",
-    "shards changed at the end": "shards had reached its end",
-    "read more": "but the runs before have read more",
+    "shorter": "fewer than these shards have passed",
     "one shard": "shards do not say at which steps the other shards were",
     "records inside a window": "saved inside a window of a Pack",
     "late record": "is omitted now, but it is in a window that was begun",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.loader.state import loader_state
+from headrace.loader.state import schema
 
 _COUNTS = (0, 1, 2, 3, 7, 40, 41, 1000, 2**32, 2**62, 2**63 - 1, 2**63)
 ODD_VALUES = (*_COUNTS, -1, 10**30, 1.5, True, None, "", "x", [], {}, [0, 0], [[0, 1]], [3, 1, [0, 0]])
@@ -13,8 +13,8 @@ ODD_VALUES = (*_COUNTS, -1, 10**30, 1.5, True, None, "", "x", [], {}, [0, 0], [[
 def sealed(state):
     """A changed state, with the checksum of what it is now: so it gets to the checks that come after that of the checksum."""
     if isinstance(state, dict) and state:
-        state = {name: value for name, value in state.items() if name != loader_state.CHECKSUM}
-        return loader_state.sealed(json.dumps(state, sort_keys=True, separators=(",", ":")).encode())
+        state = {name: value for name, value in state.items() if name != schema.CHECKSUM}
+        return schema.sealed(json.dumps(state, sort_keys=True, separators=(",", ":")).encode())
     return json.dumps(state).encode()
 
 

@@ -26,7 +26,7 @@ PACKAGES = (
     ("loader.executors",),
     ("loader.stream",),
     ("loader.state",),
-    ("loader.iterator", "loader.epochs"),
+    ("loader.iterator", "loader.epochs", "loader.passes", "loader.run_here"),
     ("loader.device",),
     ("loader.data_loader", "loader.loader_description"),
     ("chains",),

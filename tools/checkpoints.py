@@ -15,10 +15,10 @@ import numpy as np
 
 from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
-from ..loader.plan.fingerprint import differences
+from ..loader.plan.identity import differences
 from ..loader.plan.steps.skipped import union
 from ..loader.state.files import process_of, unreadable
-from ..loader.state.loader_state import LoaderState
+from ..loader.state.schema import LoaderState
 from ..samplers.protocol import ENDLESS
 
 MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any number of processes
@@ -56,14 +56,13 @@ class Checkpoint:
         return max(state.step for state in self.states)
 
     def __str__(self) -> str:
-        first = self.states[0].fingerprint
+        first = self.states[0].identity.labelled
         lines = [f"{name}: {value}" for name, value in _summary(self.states).items()]
         lines += map(_told, self.states)
         for part in ("source", "sampler"):
-            told = first.get(part)
-            values = (f"{name} {value}" for name, value in told.items()) if isinstance(told, dict) else [str(told)]
+            values = (f"{name} {value}" for name, value in first[part].items())
             lines.append(f"{part}: {', '.join(values)}")
-        sizes, operations = first.get("batch_sizes") or [], first.get("operations") or []
+        sizes, operations = first["batch_sizes"], first["operations"]
         lines.append(f"operations: {len(operations)} ({', '.join(map(str, operations))}), batch sizes {sizes}")
         lines += [f"missing: {first_few(self.missing)}"] if self.missing else []
         return "\n  ".join([f"{self.path}:", *lines])
@@ -79,10 +78,7 @@ class Checkpoint:
             "left_out": [list(steps) for steps in _left_out(first)],
             "states": [dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places],
             "missing": list(self.missing),
-            "source": first.fingerprint.get("source"),
-            "sampler": first.fingerprint.get("sampler"),
-            "operations": first.fingerprint.get("operations") or [],
-            "batch_sizes": first.fingerprint.get("batch_sizes") or [],
+            **first.identity.labelled,
         }
 
 
@@ -131,7 +127,7 @@ def compared(one: Path, two: Path) -> list[str]:
             changes += [f"{before} → {after}"] if before != after else []
     if not changes and first[0].lineages != second[0].lineages:
         changes.append("order: what earlier runs left is not the same")
-    return changes + differences(first[0].fingerprint, second[0].fingerprint)
+    return changes + differences(first[0].identity.labelled, second[0].identity.labelled)
 
 
 def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
@@ -219,8 +215,7 @@ def _records_seen(states: Sequence[LoaderState]) -> int:
     Records of skipped steps count.
     """
     lineage = states[0].lineages[0]
-    before = lineage.total - lineage.length(0) if lineage.layers else 0
-    return before + sum(state.cursor.positions[0] for state in states)
+    return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 
 
 def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
@@ -234,8 +229,8 @@ def _joined(words: Any) -> str:
 
 def _epoch(state: LoaderState) -> str:
     """Describe the epoch of a shard's next record, and how far through the epoch it is, such as "2 (at 31.5 %)"."""
-    sampler = state.fingerprint.get("sampler") or {}
-    records = sampler.get("records") or sampler.get("length") if isinstance(sampler, dict) else None
+    sampler = state.identity.order
+    records = sampler.get("records") or sampler.get("length")
     if type(records) is not int or not 0 < records < ENDLESS:
         return "unknown"
     shard, count = state.shard

@@ -77,7 +77,7 @@ def _about_pipeline(pipeline: Pipeline) -> Iterator[str]:
     for join in pipeline.joins:
         yield f"join: {_kind(join.rule)}"
     shard = pipeline.shard
-    yield f"batch sizes {pipeline.fingerprint.get('batch_sizes')}, shard {shard.shard_index} of {shard.shard_count}"
+    yield f"batch sizes {list(pipeline.identity.sizes)}, shard {shard.shard_index} of {shard.shard_count}"
 
 
 def _about_execution(description: Any) -> Iterator[str]:

@@ -24,7 +24,7 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.loader_description import LoaderDescription
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
-from ..loader.state.loader_state import LoaderState
+from ..loader.state.schema import LoaderState
 from ..operations.trees import flatten
 
 Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
@@ -199,7 +199,7 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
 
     def part_of(count: int) -> Pipeline:
         """Return the pipeline with the first `count` operations, as fresh copies."""
-        return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None))
+        return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), snapshot=None))
 
     def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
         """Run a part of the pipeline, from a state or the beginning, with `workers` workers.

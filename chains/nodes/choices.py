@@ -17,7 +17,8 @@ from ...common.identity.values import described, described_with_all_attributes, 
 from ...common.messages import short_repr
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
-from ...samplers.mix.sampler import MixSampler, shares
+from ...samplers.mix.identity import shares
+from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -18,6 +18,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
+from ..state.live import at_changes, weights_change
 from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins
@@ -202,6 +203,27 @@ class DeviceFeeder(StreamPositionAPI):
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
+    def change(self, *, weights: Mapping[str, float] | Sequence[float], at_step: int | None = None) -> None:
+        """Give a mix other weights from a step on; see `DataLoaderIterator.change`.
+
+        All shards must make the same call. Batches that were read already stay as they are, so the
+        first possible step is `step + host_buffer + device_buffer + 2`.
+
+        Args:
+            weights: a dict of numbers by name of the part, or a list, as for `MixSampler`.
+            at_step: number of the first batch with these weights. None (default): the first
+                possible one; on several shards, all must then be at the same step.
+
+        Raises:
+            TypeError: the feeder does not read from a `DataLoader` with a mix, or shards may reach a
+                step at different positions.
+            ValueError: the step is too early or after the end; or a weight is outside its range.
+        """
+        upstream, own = self._upstream, self._description
+        upstream.loader("change")
+        ahead = own.host_buffer + own.device_buffer + 2
+        upstream.add(weights_change(self.here(), weights, at_step, ahead))
+
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.
 
@@ -247,7 +269,8 @@ class DeviceFeeder(StreamPositionAPI):
     def here(self) -> Any:
         """Return the user's position: after the batch received last; before the first, where the upstream iterator is."""
         upstream = self._upstream
-        return upstream.mark() if upstream.user_mark is None else upstream.user_mark
+        mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
+        return at_changes(mark, upstream.changes) if upstream.changes else mark
 
     def _told(self) -> str:
         return self._upstream.told_at(self.here())
@@ -259,6 +282,7 @@ class DeviceFeeder(StreamPositionAPI):
             self._settle()
         go()
         self._agreements.forget()
+        self._upstream.forget_changes()
         self._upstream.user_mark = self._mask = None
         self._ended = self._empty = False
 

@@ -65,7 +65,7 @@ class Intake:
         began = time.perf_counter()
         try:
             with profiled("read"):
-                batch = next(self.upstream.iterator)
+                batch = self.upstream.read()
         except StopIteration:
             return End(self.upstream.mark())
         read, mark = time.perf_counter(), self.upstream.mark()

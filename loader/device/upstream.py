@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...operations import Operation
     from ..iterator import DataLoaderIterator
     from ..plan.pipeline import Pipeline
+    from ..state.live import WeightsChange
 
 
 class Upstream:
@@ -38,6 +39,8 @@ class Upstream:
             iterator, "set_state"
         )  # else `go_back` does nothing
         self.user_mark: Any = None  # where the user stands; None: where the iterator stands
+        self.changes: list[WeightsChange] = []  # of the weights of a mix, since the start or the last `set_state`
+        self._taken_up = 0  # how many of them the iterator knows
         self.gone = False  # the feeder was closed or dropped
         self._owned = owned  # the feeder opened it
         last = () if self.host_iterator is None else _last_operations(self.host_iterator.pipeline)
@@ -61,6 +64,26 @@ class Upstream:
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
+
+    def read(self) -> Any:
+        """Return the next batch, after the iterator has taken up new changes of weights. Raises StopIteration at the end."""
+        self._take_up()
+        return next(self.iterator)
+
+    def _take_up(self) -> None:
+        while self._taken_up < len(self.changes):
+            self.loader("change").take_up(self.changes[self._taken_up])
+            self._taken_up += 1
+
+    def add(self, change: WeightsChange) -> None:
+        """Add a change of weights, which the iterator takes up before its next batch. It replaces later changes."""
+        earlier = [each for each in self.changes if each.position < change.position]
+        self._taken_up = min(self._taken_up, len(earlier))
+        self.changes = [*earlier, change]
+
+    def forget_changes(self) -> None:
+        """Forget changes of weights, because the iterator was moved to a state, which has its own."""
+        self.changes, self._taken_up = [], 0
 
     def told_at(self, mark: Any) -> str:
         """Describe the iterator and, if known, the position of a mark."""
@@ -112,6 +135,8 @@ class Upstream:
             return
         if self.host_iterator is not None:
             self.host_iterator.go_back(self.user_mark)
+            self._taken_up = 0  # the mark may be of a batch that was read before a change
+            self._take_up()
         elif self.goes_back:
             self.iterator.set_state(self.user_mark.get_state())
 

@@ -50,11 +50,11 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
     """Return the pipeline, which has one leaf and no join, with other operations.
 
-    Its saved identity of operations is kept. Raises ShardingError or ValueError if an operation
+    Its snapshot of sources and operations is kept. Raises ShardingError or ValueError if an operation
     does not fit the shards or the other operations.
     """
     other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
-    return dataclasses.replace(other, identity=pipeline.identity)
+    return dataclasses.replace(other, snapshot=pipeline.snapshot)
 
 
 class _Numbering:

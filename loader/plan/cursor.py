@@ -141,6 +141,8 @@ class Leftover:
         shard: index of the former shard, and the number of shards of that run.
         cursor: cursor of the part of the former shard's pipeline that ends with the stage.
         lineages: for each leaf, the history of the order that the former run read.
+        ends: for each leaf, the local position at which its order ended in the former run; None if
+            it was endless.
         delivered: number of rows of the leftover that were delivered since.
         stage: number of the stage.
         mix: the former uppermost mix of streams below the stage as JSON text, if the mix has
@@ -150,14 +152,15 @@ class Leftover:
     shard: tuple[int, int]
     cursor: Cursor
     lineages: tuple[ReshardHistory, ...]
+    ends: tuple[int | None, ...]
     delivered: int
     stage: int
     mix: str
 
     @property
-    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
+    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
         """The identity of the former run and shard."""
-        return self.shard, self.lineages, self.mix
+        return self.shard, self.lineages, self.ends, self.mix
 
 
 def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:

@@ -230,7 +230,7 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
     """Return the pipeline, which has one leaf, over another source and with another order."""
-    assert pipeline.identity is not None
-    identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
+    assert pipeline.snapshot is not None
+    snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
     leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)
-    return dataclasses.replace(pipeline, leaves=(leaf,), identity=identity)
+    return dataclasses.replace(pipeline, leaves=(leaf,), snapshot=snapshot)

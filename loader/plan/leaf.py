@@ -37,6 +37,8 @@ class Leaf:
         epoch: number of the first epoch.
         name: name for states and messages, if there are several leaves; else "".
         growth: when appended records join; None if they do not join during a run.
+        end: local position at which the order ended in a former run, of which a rest is still to be
+            read; None if the order has not changed since, or did not end.
     """
 
     source: Any
@@ -46,6 +48,7 @@ class Leaf:
     epoch: int = 0
     name: str = ""
     growth: GrowthOptions | None = None
+    end: int | None = None
 
     @cached_property
     def facts(self) -> OrderFacts:
@@ -98,10 +101,18 @@ class Leaf:
     @cached_property
     def total(self) -> int:
         if self.plans_batches:
-            return self.shard.length(len(self.sampler))
-        if self.lineage.within_shard:
-            return self.lineage.length(self.shard.length(len(self.sampler)))
-        return self.shard.length(self.lineage.length(len(self.sampler)))
+            total = self.shard.length(len(self.sampler))
+        elif self.lineage.within_shard:
+            total = self.lineage.length(self.shard.length(len(self.sampler)))
+        else:
+            total = self.shard.length(self.lineage.length(len(self._whole)))
+        return total if self.end is None else min(total, self.end)
+
+    @property
+    def _whole(self) -> VectorSampler:
+        """The order from which `lineage` takes what former runs read, with what equally long shards leave out."""
+        common = bool(self.lineage.layers) and not self.lineage.order_shards
+        return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:

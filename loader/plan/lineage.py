@@ -45,6 +45,9 @@ class ReshardHistory:
             (`algorithm="grain"`); 1 if all read parts of one such order; else 0.
         blocks: blocks of positions in which records are balanced among shards by cost; None if they
             are not balanced.
+        grown: for each layer before which the order became longer or shorter, the number of the
+            layer, and by how many positions. A layer keeps the length that it was made with: what
+            the order has beyond it comes after all that the layer has left.
     """
 
     total: int = 0
@@ -53,15 +56,21 @@ class ReshardHistory:
     within_shard: bool = False
     order_shards: int = 0
     blocks: Blocks | None = None
+    grown: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def orders(self) -> list[UnreadOrder | Without]:
         orders: list[UnreadOrder | Without] = []
-        total = self.total
-        for layer in self.layers:
-            orders.append(_order(layer, total))
+        total, grown = self.total, dict(self.grown)
+        for number, layer in enumerate(self.layers):
+            orders.append(_order(layer, total + grown.get(number, 0)))
             total = orders[-1].length
         return orders
+
+    @property
+    def last_total(self) -> int:
+        """Number of positions, on all shards, in the last of these runs."""
+        return self.total + sum(number for _, number in self.grown)
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
@@ -81,13 +90,31 @@ class ReshardHistory:
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
-    def depends_on_end(self) -> bool:
-        """Return True if the order of the positions that are left depends on the number of all positions."""
-        return any(order.depends_on_end for order in self.orders)
+    def delivered(self) -> int:
+        """Number of positions that these runs have read or skipped."""
+        return sum(order.total - order.length for order in self.orders)
+
+    def check_total(self, total: int) -> None:
+        """Check that these runs can be continued in an order of `total` positions.
+
+        A longer order always fits. A shorter one fits if it has all positions that any shard has read.
+
+        Raises:
+            CheckpointError: the order is too short.
+        """
+        left = total
+        for order in self.orders:
+            if left < min(order.total, order.dense_from):
+                raise CheckpointError(
+                    f"the state is of a run of {self.last_total} positions that was on other shards before, but this "
+                    f"sampler has {total}, fewer than these shards have passed. Pass at least the former number of "
+                    "records and epochs."
+                )
+            left += order.length - order.total
 
     def length(self, total: int) -> int:
         """Return the number of positions that are left, of `total` positions; `total` if there was no earlier run."""
-        return self.orders[-1].length if self.layers else total
+        return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the global positions at indices. Index 0 is the first position that is left to read."""
@@ -106,12 +133,14 @@ class ReshardHistory:
         Args:
             places: for each shard of the run, its local position, and how many rows of the record
                 there were delivered.
-            total: number of all positions, used if there was no earlier run.
+            total: number of all positions of the run.
             unread: ranges of local positions that all shards skipped or would have skipped later.
 
         Raises:
-            CheckpointError: a shard's position is after the end of its part.
+            CheckpointError: a shard's position is after the end of its part; or there are fewer
+                positions than earlier runs have passed.
         """
+        self.check_total(total)
         count = len(places)
         skips = dict(self.skips)
         for shard, (local, delivered) in enumerate(places):
@@ -125,16 +154,16 @@ class ReshardHistory:
             if start < stop and start * count < length
         )
         reached = tuple(local - _overlap(unread, local) for local, _ in places)
-        layers = (*self.layers, *([gaps] if gaps else []), reached)
-        whole = ReshardHistory(self.total if self.layers else total, layers)
-        if not all(order.is_possible for order in whole.orders):
+        layers = (*self.orders, *([Without(gaps, length)] if gaps else []))
+        layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
+        if not all(order.is_possible for order in layers):
             raise CheckpointError(
                 f"the states are damaged: their shards are at {list(reached)[:8]} of {length} positions. Restore "
                 "another checkpoint."
             )
-        brief, lowest = whole.collapsed()
+        brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
+        return dataclasses.replace(_of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
         """Return the history with other `blocks`, within which remaining records are balanced by cost (None: nowhere).
@@ -151,28 +180,6 @@ class ReshardHistory:
             return self
         return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
 
-    def collapsed(self) -> tuple[tuple[Layer, ...], int]:
-        """Return the same order in a shorter form, without the part that all shards have read.
-
-        Returns:
-            The layers, and a global position below which nothing is left.
-        """
-        brief: list[Layer] = []
-        lowest = 0  # index into what is at hand, below which nothing is left
-        for order, layer in zip(reversed(self.orders), reversed(self.layers)):
-            offset = order.offset_from(lowest)
-            if offset is None:
-                lowest = order.lowest_position(lowest)
-                brief.insert(0, layer)
-                continue
-            lowest += offset
-            first = brief[0][0] if brief and len(brief[0]) == 1 else None
-            if isinstance(first, int):
-                offset += first
-                del brief[0]
-            brief.insert(0, (min(offset, order.total),))
-        return tuple(brief), lowest
-
     @cached_property
     def values(self) -> list[Any]:
         """The history as plain JSON values, computed once. Must not be changed."""
@@ -180,8 +187,9 @@ class ReshardHistory:
 
     def to_values(self) -> list[Any]:
         layers = list(map(_layer_to_values, self.layers))
-        blocks = [] if self.blocks is None else [list(self.blocks)]
-        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards, *blocks]
+        more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
+        more = more if self.grown or self.blocks is not None else []
+        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards, *more]
 
     @cached_property
     def json(self) -> str:
@@ -195,10 +203,10 @@ class ReshardHistory:
             CheckpointError: the values are not a history.
         """
         try:
-            total, layers, skips, within_shard, shards, *blocks = values
+            total, layers, skips, within_shard, shards, *more = values
             order = tuple(map(_layer, layers))
-            dealt = _blocks(*blocks) if blocks else None
-            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards), dealt)
+            dealt = _blocks(more[0]) if more and more[0] is not None else None
+            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards), dealt, _grown(more[1:]))
             if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
@@ -219,6 +227,13 @@ def _blocks(values: Any) -> Blocks:
     if not 0 < blocks.shards <= blocks.size <= MAX_BLOCK or blocks.size % blocks.shards:
         raise ValueError
     return blocks
+
+
+def _grown(values: Any) -> tuple[tuple[int, int], ...]:
+    pairs = tuple((_count(layer), number) for layer, number in values)
+    if not all(type(number) is int and 0 < abs(number) < 1 << 63 for _, number in pairs):
+        raise ValueError
+    return pairs
 
 
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
@@ -253,6 +268,37 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
     if layer and isinstance(layer[0], tuple):
         return Without(layer, total)
     return UnreadOrder(layer, total)  # type: ignore[arg-type]
+
+
+def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
+    """Return a history of these layers, each over the number of positions that it has as `total`."""
+    before = (orders[0].total, *(order.length for order in orders))
+    grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
+    layers = tuple(order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders)
+    return ReshardHistory(orders[0].total, layers, grown=tuple(pair for pair in grown if pair[1]))
+
+
+def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
+    """Return layers of the same order in a shorter form, without the part that all shards have read.
+
+    Returns:
+        The layers, and a global position below which nothing is left.
+    """
+    brief: list[UnreadOrder | Without] = []
+    lowest = 0  # index into what is at hand, below which nothing is left
+    for order in reversed(layers):
+        offset = order.offset_from(lowest)
+        if offset is None:
+            lowest = order.lowest_position(lowest)
+            brief.insert(0, order)
+            continue
+        lowest += offset
+        above = brief[0] if brief else None
+        if isinstance(above, UnreadOrder) and len(above.reached) == 1:
+            offset += above.reached[0]
+            del brief[0]
+        brief.insert(0, UnreadOrder((offset,), max(order.total, offset)))
+    return brief, lowest
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:

@@ -22,7 +22,7 @@ from ...samplers import ShardOptions
 from ...sources.protocol import is_text_column
 from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
-from .fingerprint import Fingerprint, Identity
+from .identity import Identity, IdentitySnapshot
 from .joins import Join
 from .leaf import Leaf
 from .stages import Stage, column_span_length, span_length
@@ -56,7 +56,7 @@ class Pipeline:
         top: part whose rows are the elements. It ends with the last stage or join.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        identity: identity of source and operations when the pipeline was made, because these may
+        snapshot: fingerprints of sources and operations when the pipeline was made, because these may
             change while they work.
         formers: shards of former runs that had begun work which is to be finished.
         traced: True if rows of a `Pack` have the documents that they were made of, which needs
@@ -68,13 +68,15 @@ class Pipeline:
     joins: tuple[Join, ...]
     top: Subtree
     skips_errors: Skips = False
-    identity: Identity | None = None
+    snapshot: IdentitySnapshot | None = None
     formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
 
     def __post_init__(self) -> None:
-        if self.identity is None:
-            object.__setattr__(self, "identity", Identity.of([leaf.source for leaf in self.leaves], self.operations))
+        if self.snapshot is None:
+            object.__setattr__(
+                self, "snapshot", IdentitySnapshot.of([leaf.source for leaf in self.leaves], self.operations)
+            )
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -263,11 +265,16 @@ class Pipeline:
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
 
     @cached_property
-    def fingerprint(self) -> Fingerprint:
-        """Identity of source, sampler and operations, in plain JSON values."""
-        assert self.identity is not None
-        joins = [join.fingerprint for join in self.joins]
-        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
+    def identity(self) -> Identity:
+        """The identity of sources, orders, joins and operations, in plain JSON values."""
+        assert self.snapshot is not None
+        return Identity(
+            self.snapshot.sources,
+            tuple(leaf.sampler.fingerprint for leaf in self.leaves),
+            tuple(join.fingerprint for join in self.joins),
+            self.snapshot.operations,
+            tuple(operation.takes for operation in self.operations if operation.takes is not None),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for pickling, without the columns: the source has them, and they would be sent twice."""

@@ -9,20 +9,22 @@ becomes a leftover (the rest of a former shard's work), and is made with the for
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers.changing.history import HISTORY, OMITTED
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
-from ..plan.fingerprint import Fingerprint
+from ..plan.identity import Identity
 from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .loader_state import LivingPlace, LoaderState
+from .schema import LivingPlace, LoaderState
+
+Value = TypeVar("Value")
 
 
 def with_datasets_of_now(
@@ -44,8 +46,7 @@ def with_datasets_of_now(
             needs them; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
-    orders: Any = state.fingerprint["sampler"]
-    if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.fingerprint["sampler"]["joins"][-1]:
+    if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.identity.joins[-1]:
         return state
     moved = _Moved(pipeline, saved)
     if len(state.cursor.skips) - moved.stages != len(pipeline.stages) - moved.stages_now:
@@ -68,11 +69,14 @@ def with_datasets_of_now(
             "former mix, and change it at a step where a window ends."
         )
     state = dataclasses.replace(
-        state, cursor=cursor, lineages=moved.lineages(state.lineages), places=moved.places(state.places)
+        state,
+        cursor=cursor,
+        lineages=moved.by_leaf(state.lineages, ReshardHistory()),
+        places=moved.places(state.places),
     )
     cursor = take_up(pipeline, state, moved.mix)
     cursor = replaced(cursor, notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
-    return dataclasses.replace(state, cursor=cursor, fingerprint=moved.fingerprint(orders))
+    return dataclasses.replace(state, cursor=cursor, identity=moved.identity(state.identity))
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
@@ -83,15 +87,13 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
         state: state of the run.
         moved: the state's values in the order of the present datasets.
     """
-    renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
+    renumbered = len(state.identity.operations) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
 
 def _has_changed(state: LoaderState) -> bool:
     """Return True if, in the run of a state, records of any leaf (source with its sampler) were appended or omitted."""
-    orders = [order for order in orders_in(state.fingerprint["sampler"]) if isinstance(order, dict)]
-    parts = [part for order in orders for part in order.values() if isinstance(part, dict)]
-    return any(order.keys() & {HISTORY, OMITTED} for order in (*orders, *parts))
+    return any(order.keys() & {HISTORY, OMITTED} for order in state.identity.every_order)
 
 
 class _Moved:
@@ -99,7 +101,7 @@ class _Moved:
 
     Args:
         pipeline: the present pipeline, whose uppermost join is the mix.
-        saved: the mix in the state's fingerprint.
+        saved: the mix in the state's identity.
 
     Attributes:
         mix: the former mix as JSON text.
@@ -173,11 +175,15 @@ class _Moved:
         operations = sum(len(stages[stage].operations) for each in before for stage in self._parts[each].stages)
         return operations != stages[self._parts[name].stages.start].first
 
-    def lineages(self, lineages: tuple[ReshardHistory, ...]) -> tuple[ReshardHistory, ...]:
-        left = iter(lineages)
+    def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
+        """Return a value for each present leaf (source with its sampler): a former one, or `new` in an added dataset.
+
+        `values` has one for each former leaf.
+        """
+        left = iter(values)
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
-        every = (known.get(name, [ReshardHistory()] * part.size.leaves) for name, part in self._parts.items())
-        return tuple(lineage for each in every for lineage in each)
+        every = (known.get(name, [new] * part.size.leaves) for name, part in self._parts.items())
+        return tuple(value for each in every for value in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
         """Return the places of leaves (sources with their samplers) whose datasets are still in the mix.
@@ -193,64 +199,37 @@ class _Moved:
         }
         return {moved[former]: place for former, place in places.items() if former in moved}
 
-    def fingerprint(self, saved: Mapping[str, Any]) -> Fingerprint:
-        """Return the present fingerprint, with the saved orders of datasets that are still in the mix.
-
-        `saved` is the state's "sampler".
-        """
-        present: Any = self._pipeline.fingerprint
-        left, current = iter(orders_in(saved)), orders_in(present["sampler"])
-        known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
-        now = {name: current[part.leaves] for name, part in self._parts.items()}
-        orders = [order for name in now for order in known.get(name, now[name])]
-        if len(orders) != len(current):
-            return self._pipeline.fingerprint
-        sampler = {**orders[0], "joins": present["sampler"]["joins"]}
-        if "samplers" in present["sampler"]:
-            sampler = {**present["sampler"], "samplers": orders}
-        return Fingerprint({**present, "sampler": sampler})
+    def identity(self, saved: Identity) -> Identity:
+        """Return the present identity, with the saved orders of datasets that are still in the mix."""
+        present = self._pipeline.identity
+        known = self.by_leaf(saved.orders, {})
+        orders = (former or now for former, now in zip(known, present.orders, strict=True))
+        return dataclasses.replace(present, orders=tuple(orders))
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
         """Return a leftover in the form of this pipeline, in a list; an empty list if its dataset was removed.
 
         A leftover is the rest of a former shard's work.
         """
-        lineages, stage = self.lineages(rest.lineages), rest.stage
+        stage = rest.stage
+        rest = dataclasses.replace(
+            rest, lineages=self.by_leaf(rest.lineages, ReshardHistory()), ends=self.by_leaf(rest.ends, None)
+        )
         if stage >= self.stages:
             stage += self.stages_now - self.stages
             cursor, mix = self.cursor(rest.cursor), rest.mix or self.mix
-            return [dataclasses.replace(rest, cursor=cursor, lineages=lineages, stage=stage, mix=mix)]
+            return [dataclasses.replace(rest, cursor=cursor, stage=stage, mix=mix)]
         for name, size in self._sizes.items():
             if name in self._parts and 0 <= stage < size.stages:
                 within = (moved for each in rest.cursor.unfinished for moved in self._rest(each))
                 cursor, stage = rest.cursor.with_unfinished(*within), self._parts[name].first.stages + stage
-                return [dataclasses.replace(rest, cursor=cursor, lineages=lineages, stage=stage)]
+                return [dataclasses.replace(rest, cursor=cursor, stage=stage)]
             stage -= size.stages
         return []
 
 
-def orders_in(sampler: Any) -> list[Any]:
-    """Return the orders of all leaves (sources with their samplers) in the value "sampler" of a fingerprint."""
-    if not isinstance(sampler, dict):
-        return []
-    orders = sampler.get("samplers", [{name: value for name, value in sampler.items() if name != "joins"}])
-    return orders if isinstance(orders, list) else []
-
-
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the uppermost join in a state's fingerprint, if it is a mix; else None.
-
-    Raises:
-        CheckpointError: the mix in the state is damaged.
-    """
-    sampler = state.fingerprint["sampler"]
-    joins = sampler.get("joins") if isinstance(sampler, dict) else None
-    last = joins[-1] if isinstance(joins, list) and joins else None
-    if not isinstance(last, dict) or last.get("kind") != "mix" or not state.cursor.notes or not state.cursor.notes[-1]:
-        return None
-    names, sizes = last.get("names"), last.get("sizes")
-    whole = isinstance(names, list) and isinstance(sizes, list) and len({*map(repr, names)}) == len(names) == len(sizes)
-    whole = whole and all(isinstance(size, list) and [*map(type, size)] == [int] * 3 for size in sizes)  # type: ignore[union-attr]
-    if not whole:
-        raise CheckpointError(f"the state is damaged: joins={short_repr(joins)}. Restore another checkpoint.")
-    return last
+    """Return the uppermost join in a state's identity, if it is a mix; else None."""
+    last = state.identity.joins[-1] if state.identity.joins else {}
+    is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]
+    return last if is_mix else None

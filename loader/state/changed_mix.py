@@ -10,28 +10,29 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions, WeightedSampler
 from ...samplers.changing.sampler import lasting as lasting_order
+from ...samplers.mix.identity import PASSING, shares
 from ...samplers.mix.parts import part_named
-from ...samplers.mix.sampler import PASSING, MixSampler, shares
+from ...samplers.mix.sampler import MixSampler
 from ..plan.cursor import Cursor, those_within
-from ..plan.fingerprint import Fingerprint
+from ..plan.identity import Identity, Values
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
-from .leftover import Run, check_row_windows, check_sizes, of_total, read_to_end, split_leftover
-from .loader_state import LoaderState
+from .leftover import Run, check_sizes, read_to_end, set_apart, split_leftover
 from .record_checks import (
     check_all_shards,
-    check_last_windows,
     check_nothing_owed,
     first_unread,
     former_length,
     length_of,
+    retold,
 )
+from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000
 """Largest number of positions checked when a changed mix is restored.
@@ -51,7 +52,7 @@ def migrate_mix(
     Args:
         pipeline: pipeline as its loader made it.
         states: states of one run.
-        strict: True: the mix must not have changed; a later comparison of fingerprints raises if it
+        strict: True: the mix must not have changed; a later comparison of identities raises if it
             has.
         run: function that runs a pipeline. It is used to find the end of something made of rows.
 
@@ -64,7 +65,7 @@ def migrate_mix(
             is inside something that was begun and depends on the former order.
     """
     if not strict and states:
-        _check_within(pipeline, states[0].fingerprint)
+        _check_within(pipeline, states[0].identity)
         for state in states:
             check_sizes(pipeline, state)
     if pipeline.joins and not strict:
@@ -74,7 +75,7 @@ def migrate_mix(
 
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
-    saved = states[0].fingerprint["sampler"] if states else None
+    saved = states[0].identity.order if states else {}
     if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_of_kind(saved, sampler):
         return pipeline, states
     if isinstance(sampler, WeightedSampler):
@@ -83,28 +84,24 @@ def migrate_mix(
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         check_all_shards(states, "weights or parts of the mix changed")
         _check_dealt(states, "the mix is another one")
-        length = former_length(states, saved)
+        length = former_length(states, saved, sampler)
         former = sampler.as_it_was(saved, length)
-        states = _split_leftover(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former)), states, run)
-        position = first_unread(pipeline, states)
+        states = set_apart(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former)), states, length, run)
+        position = min(first_unread(pipeline, states), length)
         changed = sampler.going_on(saved, position, True)
-        check_last_windows(pipeline, states, length, length_of(changed))
-        check_row_windows(pipeline, states, min(position, length), changed, run)
         if name := _replaced_part(sampler, saved):
             check_nothing_owed(states, position, length, f"{name} of the mix has another order")
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
-    fingerprint = states[0].fingerprint
-    if not strict:
-        fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
-    total = length_of(changed)
-    return pipeline.with_leaf(leaf), [adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+    known = states[0].identity
+    identity = known if strict else known.with_order(0, changed.fingerprint)
+    return pipeline.with_leaf(leaf), retold(states, known, identity)
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
     """Return the name of a part of `mix` whose own order differs from that in `saved` (the run's mix); "" if none."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
-        if isinstance(told, dict) and lasting_order(told) != lasting_order(now):
+        if told is not None and lasting_order(told) != lasting_order(now):
             return part_named(name)
     return ""
 
@@ -126,8 +123,8 @@ def _with_weights(
         CheckpointError: weights have changed, and a state is inside the results of one or several
             records, states of shards are missing, or a shard has read more than there is now.
     """
-    known = states[0].fingerprint
-    saved: Any = known["sampler"]
+    known = states[0].identity
+    saved = known.order
     if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(is_within, states)):
         raise CheckpointError(
             "the weights differ from the state, which was saved between two elements of one FlatMap record, "
@@ -141,12 +138,11 @@ def _with_weights(
         length = length if isinstance(length, int) else length_of(sampler)
         check_nothing_owed(states, first_unread(pipeline, states), length, "the weights of records changed")
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
-    fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
-    total = length_of(changed)
+    identity = known if strict else known.with_order(0, changed.fingerprint)
     if not strict:
-        _check_epochs(states, sampler, total)
+        _check_epochs(states, sampler, length_of(changed))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
-    return pipeline.with_leaf(leaf), [adapted(state, known, fingerprint, total) for state in states]
+    return pipeline.with_leaf(leaf), retold(states, known, identity)
 
 
 def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
@@ -160,11 +156,10 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
     for state in states:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
-            former: Any = state.fingerprint["sampler"]
             raise CheckpointError(
                 f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} epochs, {total} "
                 f"in all, but shard {shard} of {count} has already read {reached}, in epochs of "
-                f"{former.get('samples')}. Pass more num_epochs. Without replacement, an epoch has at most as "
+                f"{state.identity.order.get('samples')}. Pass more num_epochs. Without replacement, an epoch has at most as "
                 "many records as there are weights above 0."
             )
 
@@ -199,19 +194,19 @@ def is_within(state: LoaderState) -> bool:
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
-def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
+def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     """Check that no mix inside a chain has changed: its parts could not continue with their next elements.
 
     Args:
         pipeline: the present pipeline.
-        saved: fingerprint of the run.
+        saved: identity of the run.
 
     Raises:
         CheckpointError: such a mix has changed.
     """
     former, now = (
-        Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(fingerprint))
-        for fingerprint in (saved, pipeline.fingerprint)
+        Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(identity))
+        for identity in (saved, pipeline.identity)
     )
     if former - now and now - former:
         raise CheckpointError(
@@ -222,14 +217,11 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
         )
 
 
-def _mixes_within(fingerprint: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the identities of all mixes in a fingerprint except the uppermost one, which may change."""
-    sampler = fingerprint["sampler"]
-    joins = sampler.get("joins", []) if isinstance(sampler, dict) else []
-    for number, join in enumerate(joins, 1) if isinstance(joins, list) else ():
-        if isinstance(join, dict) and join.get("kind") == "mix" and number < len(joins):
-            yield join.get("names")
-    yield from _told_in([sampler.values() if _is_mix(sampler) and not joins else sampler, fingerprint["source"]])
+def _mixes_within(identity: Identity) -> Iterator[Any]:
+    """Yield the identities of all mixes in an identity except the uppermost one, which may change."""
+    yield from (join["names"] for join in identity.joins[:-1] if join.get("kind") == "mix")
+    own = identity.order.values() if _is_mix(identity.order) and not identity.joins else identity.orders
+    yield from _told_in([own, identity.sources])
 
 
 def _told_in(value: Any) -> Iterator[Any]:
@@ -278,50 +270,18 @@ def _check_present(leaf: Leaf, first: int, stop: int) -> None:
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
 
 
-def _is_of_kind(saved: Any, sampler: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(saved, dict) and saved.get("kind") == type(sampler).__name__
+def _is_of_kind(saved: Values, sampler: Any) -> bool:
+    return bool(saved.get("kind") == type(sampler).__name__)
 
 
-def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
+def _is_mix(saved: Values) -> bool:
+    return bool(saved.get("kind") == "MixSampler")
 
 
-def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
-    """Return states of which each that is inside a window of the former order was moved to the end of this window.
-
-    The rest of such a window becomes a leftover, i.e. work that one of the new shards finishes.
-
-    Args:
-        former: pipeline with the former order.
-        states: states of the run.
-        run: function that runs a pipeline. It is used to find the end of a window of rows.
-    """
-    if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
-        return states
-    total = length_of(former.leaf.sampler)
-    return [dataclasses.replace(state, cursor=split_leftover(former, of_total(state, total), run)) for state in states]
-
-
-def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
-    """Return a state with a new fingerprint and number of positions.
-
-    A state whose fingerprint is not `known` is returned unchanged.
-
-    Args:
-        state: state to adapt.
-        known: fingerprint that the run's states have.
-        fingerprint: fingerprint of the present pipeline.
-        total: number of positions of the present order.
-    """
-    if state.fingerprint != known:
-        return state
-    return dataclasses.replace(of_total(state, total), fingerprint=fingerprint)
-
-
-def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint; that of a mix without the values that say how its order has changed."""
-    sampler = fingerprint.get("sampler")
-    return {**fingerprint, "sampler": _as_asked(sampler)} if _is_mix(sampler) else dict(fingerprint)
+def lasting(identity: Identity) -> Identity:
+    """Return an identity; that of a mix without the values that say how its order has changed."""
+    changes = _is_mix(identity.order) and not identity.joins
+    return identity.with_order(0, _as_asked(identity.order)) if changes else identity
 
 
 def _as_asked(mix: Mapping[str, Any]) -> dict[str, Any]:

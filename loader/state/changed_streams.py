@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from ...common.messages import first_few
 from ...errors import CheckpointError
@@ -18,15 +17,14 @@ from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
-from ..plan.fingerprint import Fingerprint
+from ..plan.identity import Values, orders_in
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from .changed_joins import orders_in
 from .changed_mix import migrate_mix
 from .changed_records import migrate_records
 from .leftover import Run
-from .loader_state import LoaderState
+from .schema import LoaderState
 
 
 def migrate(
@@ -54,7 +52,7 @@ def migrate(
         return (migrate_records if states else migrate_mix)(pipeline, states, strict, run)
     pipeline, states = migrate_mix(pipeline, states, strict, run)
     for number in range(len(pipeline.leaves)):
-        if _may_change(pipeline.leaves[number], _orders(states[0])[number : number + 1]):
+        if _may_change(pipeline.leaves[number], states[0].identity.orders[number]):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)
     return pipeline, states
 
@@ -68,9 +66,9 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
         CheckpointError: the plan differs.
     """
     begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.lineages)
-    for leaf, saved in zip(pipeline.leaves, _orders(state)) if begun else ():
+    for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
-        if leaf.of_several and isinstance(saved, dict) and saved != planned:
+        if leaf.of_several and saved != planned:
             names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
             raise CheckpointError(
                 f"batches or packed rows are planned from lengths, and the plan differs from the state ({names} "
@@ -79,21 +77,14 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
             )
 
 
-def _orders(state: LoaderState) -> list[Any]:
-    """Return the fingerprints of the orders of a state's leaves; [] if their number does not fit."""
-    orders = orders_in(state.fingerprint["sampler"])
-    return orders if len(orders) == len(state.lineages) else []
-
-
-def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
+def _may_change(leaf: Leaf, saved: Values) -> bool:
     """Return True if a leaf (a source with its sampler) can omit or append records, or did so in the run.
 
-    `saved` has the fingerprint of the leaf's order in the run, or nothing.
+    `saved` is the fingerprint of the leaf's order in the run.
     """
     orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
-    told = [each for order in saved if isinstance(order, dict) for each in (order, *order.values())]
-    changed = any(isinstance(each, dict) and each.keys() & {HISTORY, OMITTED} for each in told)
-    return bool(saved) and (changed or any(isinstance(order, ChangingSampler) for order in orders))
+    changed = any(each.keys() & {HISTORY, OMITTED} for each in (saved, *orders_in(saved)))
+    return changed or any(isinstance(order, ChangingSampler) for order in orders)
 
 
 def _with_leaf(
@@ -121,7 +112,9 @@ def _with_leaf(
     changed, after = migrate_records(alone, before, strict, run)
     if changed.leaf.sampler is leaf.sampler and after == before:
         return pipeline, states
-    if _histories(changed.leaf.sampler.fingerprint) not in [_histories(_orders(state)[number]) for state in states]:
+    if _histories(changed.leaf.sampler.fingerprint) not in [
+        _histories(state.identity.orders[number]) for state in states
+    ]:
         _check_between(pipeline, states, number)
         if any(state.cursor.positions[0] for state in before):
             _check_repeated(pipeline, number)
@@ -134,18 +127,9 @@ def _with_leaf(
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
     """Return a pipeline of leaf number `number` (a source with its sampler) and the operations on its records alone."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
-    assert alone.identity is not None
-    assert pipeline.identity is not None
-    source = _one(pipeline.identity.source, "sources", number)
-    return dataclasses.replace(alone, identity=dataclasses.replace(alone.identity, source=source))
-
-
-def _one(values: Any, name: str, number: int) -> Any:
-    """Return the fingerprint of source number `number`.
-
-    `values` are the fingerprints of all sources, under `name`, or of one.
-    """
-    return values[name][number] if name in values else values
+    assert alone.snapshot is not None
+    sources = pipeline.identity.sources[number : number + 1]
+    return dataclasses.replace(alone, snapshot=dataclasses.replace(alone.snapshot, sources=sources))
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
@@ -154,12 +138,11 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
     A leaf is a source with its sampler.
     """
     stage = pipeline.stage_on(number).number
-    source = _one(state.fingerprint["source"], "sources", number)
-    told = {**alone.fingerprint, "source": source, "sampler": _orders(state)[number]}
+    identity = alone.identity.with_order(0, state.identity.orders[number], state.identity.sources[number])
     return dataclasses.replace(
         state,
         cursor=Cursor((state.cursor.positions[number],), state.cursor.skips[stage : stage + 1]),
-        fingerprint=Fingerprint(told),
+        identity=identity,
         lineages=(state.lineages[number],),
         places={0: state.places[number]} if number in state.places else {},
     )
@@ -170,26 +153,17 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
 
     `of_leaf` is the state of that leaf's own pipeline. A leaf is a source with its sampler.
     """
-    saved: Any = state.fingerprint["sampler"]
-    order: Any = of_leaf.fingerprint["sampler"]
-    if "samplers" in saved:
-        orders = saved["samplers"]
-        sampler = {**saved, "samplers": [*orders[:number], order, *orders[number + 1 :]]}
-    else:
-        sampler = {**order, "joins": saved["joins"]}
     lineages = (*state.lineages[:number], *of_leaf.lineages, *state.lineages[number + 1 :])
     return dataclasses.replace(
-        state, fingerprint=Fingerprint({**state.fingerprint, "sampler": sampler}), lineages=lineages
+        state, identity=state.identity.with_order(number, of_leaf.identity.order), lineages=lineages
     )
 
 
-def _histories(order: Any) -> list[Any]:
+def _histories(order: Values) -> list[Values]:
     """Return the changes of an order, and of each part of a mix, from its fingerprint."""
-    orders = [order, *order.values()] if isinstance(order, dict) else []
     return [
         {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
-        for each in orders
-        if isinstance(each, dict) and "kind" in each
+        for each in (order, *orders_in(order))
     ]
 
 

@@ -20,10 +20,10 @@ from ...samplers import NoSharding
 from ...samplers.changing.growth import ONLY, GrowthOptions
 from ...samplers.changing.history import History
 from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.mix.identity import lasting_mix
 from ...samplers.mix.parts import part_named
-from ...samplers.mix.sampler import MixSampler, lasting_mix
+from ...samplers.mix.sampler import MixSampler
 from ...sources import fingerprint_of
-from ..plan.fingerprint import Fingerprint
 from ..plan.growth import (
     at_generation,
     at_generations,
@@ -35,7 +35,7 @@ from ..plan.growth import (
 )
 from ..plan.pipeline import Pipeline
 from .decisions import Decision, DecisionLog, Decisions
-from .loader_state import LoaderState
+from .schema import LoaderState
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -86,8 +86,7 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
         state: state of the user's position.
         change: the position of the change, and the generations to read from there on.
     """
-    known = state.fingerprint
-    saved: Any = known["sampler"]
+    saved = state.identity.order
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
     order: Any = now.leaf.sampler
     if isinstance(order, MixSampler):
@@ -95,10 +94,8 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
     elif change.position or History.of(saved).changes:
         order = order.going_on(saved, change.position, joins=change.news[ONLY].joins)
     now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
-    fingerprint = Fingerprint({**known, "sampler": order.fingerprint, "source": now.fingerprint["source"]})
-    from .changed_mix import adapted
-
-    return now, adapted(state, known, fingerprint, len(order.with_shard_options(NoSharding())))
+    identity = state.identity.with_order(0, order.fingerprint, now.identity.sources[0])
+    return now, dataclasses.replace(state, identity=identity)
 
 
 def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSampler:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from ...common.fields import replaced
 from ...common.messages import short_repr, shorten
@@ -26,7 +24,7 @@ from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import former_mix
 from ..plan.pipeline import Pipeline, PreviousShard
 from ..stream.rows import Rows
-from .loader_state import LoaderState
+from .schema import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Function that runs a pipeline from a cursor on. It yields elements, each with its rows and its index there.
@@ -53,6 +51,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     former = _former(loaders, loaders.top, state, mix)
     former = with_formers(loaders, former, state.cursor.unfinished)
     lineages = tuple(leaf.lineage for leaf in former.leaves)
+    ends = tuple(None if leaf.endless else leaf.total for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
         """Return the cursor (place in the stream) to continue a part of the pipeline, with leftovers for begun work."""
@@ -65,13 +64,45 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
         stage = former.stages[part.stage]
         cursor = cursor.with_unfinished(*(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in former.begun_at(part, cursor):
-            rests = (*rests, Leftover(state.shard, cursor, lineages, 0, stage.number, mix))
+            rests = (*rests, Leftover(state.shard, cursor, lineages, ends, 0, stage.number, mix))
             cursor = _end(former, part, cursor, run)
         if stage.input is not None:
             cursor = split(stage.input, cursor.before()).then(cursor.skips[-1])
         return cursor.with_unfinished(*rests, *cursor.unfinished)
 
     return split(former.top, state.cursor)
+
+
+def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run: Run) -> list[LoaderState]:
+    """Return states that can continue in a changed order: begun windows that need the former order become leftovers.
+
+    A leftover is the rest of a former shard's work, which is made with the former order. A window
+    of records is made of the same records in both orders, except at the end of the former order,
+    which cut it short.
+
+    Args:
+        former: pipeline with the former order.
+        states: states of the run.
+        length: number of positions of the former order.
+        run: function that runs a pipeline. It is used to find the end of a window of rows.
+    """
+    return [
+        dataclasses.replace(state, cursor=split_leftover(former, state, run))
+        if _needs_former(former, state, length)
+        else state
+        for state in states
+    ]
+
+
+def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
+    """Return True if a state is inside a window of rows, or inside a window that the end of the order cut short.
+
+    `length` is the number of positions of the former order.
+    """
+    begun = former.begun_at(former.top, state.cursor)
+    shard = ShardOptions(*state.shard, former.shard.drop_remainder)
+    total, end = shard.length(state.lineages[0].length(length)), state.cursor.positions[0] + former.stage_on(0).unit
+    return any(stage > 0 or end > total for stage in begun)
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
@@ -83,42 +114,6 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     if part.stage is not None:
         former = with_formers(loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished)
         _end(former, part, rest.cursor, run)
-
-
-def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> bool:
-    """Return True if the records of a leftover window depend on positions after `position`.
-
-    Such a window is made of rows, and belongs to a former shard. It is run twice: in the whole
-    order, and in an order that ends at the position. For other leftovers the result is False.
-
-    `rest` is the leftover, `loaders` the pipeline as its loader made it, and `run` a function that runs a pipeline.
-    """
-    part = part_of(loaders, rest)
-    if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
-        return False
-    whole = with_formers(loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished)
-    cut = dataclasses.replace(whole, leaves=tuple(_until(leaf, position) for leaf in whole.leaves))
-    made, expected = (list(_to_end(former, part, rest.cursor, run)) for former in (whole, cut))
-    return list(map(_records_in, made)) != list(map(_records_in, expected))
-
-
-def _until(leaf: Leaf, position: int) -> Leaf:
-    """Return a leaf that ends before a global position, in the part of its order without gaps.
-
-    A leaf is a source with its sampler.
-    """
-    dense, offset = leaf.lineage.dense_from
-    index = max(position - offset, dense)
-    cut = dataclasses.replace(leaf)
-    vars(cut)["total"] = min(leaf.total, max(-(-(index - leaf.shard.shard_index) // leaf.shard.shard_count), 0))
-    return cut
-
-
-def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
-    """Return, for the records of an element, the numbers of their leaves, and their positions in these."""
-    rows, row = place
-    table = rows.origin.table(np.array([row]))
-    return table.leaf.tolist(), table.position.tolist()
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
@@ -181,11 +176,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
-    if lineage.layers and lineage.total != total:
-        raise CheckpointError(
-            f"the state is of a run of {lineage.total} positions that was on other shards before, but this "
-            f"sampler has {total}. Pass the former number of records and epochs."
-        )
+    lineage.check_total(total)
     return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
 
 
@@ -218,6 +209,9 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
 
 def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftover, mix: str) -> Pipeline:
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    if isinstance(rest, Leftover):
+        ends = zip(former.leaves, rest.ends, strict=True)
+        former = dataclasses.replace(former, leaves=tuple(dataclasses.replace(leaf, end=end) for leaf, end in ends))
     if mix:
         former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix)))
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
@@ -256,7 +250,7 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
             or lost.
     """
-    before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
+    before, now = state.identity.sizes, pipeline.identity.sizes
     aligned = _aligned(pipeline, state)
     if aligned is None:
         return
@@ -278,84 +272,13 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
-        same = len(state.fingerprint["batch_sizes"]) == len(pipeline.fingerprint["batch_sizes"])
+        same = len(state.identity.sizes) == len(pipeline.identity.sizes)
         return state if same else None
     after = stages - sum(part.size.stages for part in pipeline.joins[-1].inputs) if pipeline.joins else 0
     if not 0 < after <= len(skips):
         return None
     moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
     return dataclasses.replace(state, cursor=replaced(state.cursor, skips=moved, unfinished=()))
-
-
-Placed = TypeVar("Placed", LoaderState, Leftover)
-
-
-def of_total(place: Placed, total: int) -> Placed:
-    """Return a state or a leftover with `total` positions in its order.
-
-    A leftover is the rest of a former shard's work. Raises CheckpointError if the history of shards does not allow
-    that.
-    """
-    rests = (of_total(rest, total) for rest in place.cursor.unfinished)
-    lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
-    return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
-
-
-def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
-    """Return the same history of shards (`lineage`), with `total` positions in the order.
-
-    Raises:
-        CheckpointError: earlier runs have read more positions; or the positions that are left would
-            come in another order.
-    """
-    if not lineage.layers or lineage.total == total:
-        return lineage
-    longer = dataclasses.replace(lineage, total=total)
-    if not longer.is_possible:
-        raise CheckpointError(
-            f"the order has {total} positions, but the runs before have read more. Pass more num_epochs=, or "
-            'for a mix when_exhausted="repeat".'
-        )
-    if lineage.depends_on_end or longer.depends_on_end:
-        raise CheckpointError(
-            f"the order has {total} positions instead of {lineage.total}, and the number of shards changed "
-            "after some shards had reached its end, so the rest would have another order. Read the former "
-            "order to its end, and begin the longer one without the state. Or change order and shards at "
-            'earlier steps. If records are appended in the last epoch, pass growth="epoch".'
-        )
-    return longer
-
-
-def check_row_windows(
-    pipeline: Pipeline, states: Sequence[LoaderState], position: int, now: VectorSampler, run: Run
-) -> None:
-    """Check that no leftover window of rows reads into a changed order.
-
-    The end of the former order cut such a window short. In the changed order it would be filled
-    with records that come again after it. Only reading finds the end of a window of rows.
-
-    Args:
-        pipeline: pipeline with one leaf (a source with its sampler).
-        states: states between windows of rows, or with such windows as leftovers (rests of former
-            shards' work).
-        position: position from which the order differs, or at which the former one ended.
-        now: the changed order.
-        run: function that runs a pipeline.
-
-    Raises:
-        CheckpointError: a window reads into the changed order.
-    """
-    total, changed = (
-        len(now.with_shard_options(NoSharding())),
-        pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=now)),
-    )
-    for rest in those_within([rest for state in states for rest in state.cursor.unfinished]):
-        if reads_beyond(changed, of_total(rest, total), position, run):
-            raise CheckpointError(
-                "the checkpoint was saved inside the last window of a shard, which the end of the former order cut short. "
-                "The changed order would fill this window with records that come again. Read the former order to its end, "
-                "and begin the changed one without the state. Or restore a checkpoint of another step."
-            )
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:

@@ -22,9 +22,9 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
-from .changed_records import places_of
 from .files import restore_later, write_later
-from .loader_state import LoaderState
+from .record_checks import places_of
+from .schema import LoaderState
 
 
 class StreamPosition(NamedTuple):
@@ -62,7 +62,7 @@ class StreamPosition(NamedTuple):
             cursor=self.cursor,
             step=self.step,
             shard=(shard.shard_index, shard.shard_count),
-            fingerprint=self.pipeline.fingerprint,
+            identity=self.pipeline.identity,
             lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
             skipped=self.skipped,
         )

@@ -15,23 +15,25 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers import NoSharding, ShardOptions
+from ...samplers import NoSharding
+from ...samplers.changing.growth import ONLY
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.ends import saved_length
+from ...samplers.mix.order import MixOrder
 from ...samplers.mix.sampler import MixSampler
-from ...samplers.protocol import ENDLESS
+from ...samplers.protocol import ENDLESS, VectorSampler
 from ..plan.cursor import Cursor, those_within
-from ..plan.fingerprint import Fingerprint
+from ..plan.identity import Identity, Values
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .loader_state import LoaderState
+from .schema import LivingPlace, LoaderState
 
 MOST_CHECKED = 1 << 22
 """Largest number of positions that are checked for one shard; if shards are further apart, resuming fails."""
 
 
-def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
+def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSampler | None:
     """Return a sampler as a `ChangingSampler` if it is one, or if the state's sampler was one; else None.
 
     Args:
@@ -39,7 +41,7 @@ def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
         saved: fingerprint of the state's sampler.
         counts: True if the sampler's source has generations (versions of the source's files).
     """
-    if not isinstance(saved, dict):
+    if saved is None:
         return None
     if isinstance(sampler, ChangingSampler):
         return sampler if counts else sampler.of_generation(History.of(saved).last.generation)
@@ -55,8 +57,7 @@ def changes_of(state: LoaderState) -> int:
     at the beginning. Shards of a run may have noticed different numbers of changes, but in the same
     order.
     """
-    saved: Any = state.fingerprint["sampler"]
-    orders = [order for order in (saved, *saved.values()) if isinstance(order, dict)] if isinstance(saved, dict) else []
+    orders = state.identity.every_order
     changes = [order.get(HISTORY) for order in orders]
     begins = [order.get(GENERATION) for order in orders]
     return sum(len(each) for each in changes if isinstance(each, list)) + sum(n for n in begins if isinstance(n, int))
@@ -74,9 +75,9 @@ def comes_before(until: History, history: History) -> bool:
     return same == (history.omitted, True, True)
 
 
-def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:
-    """Return the states; each with the fingerprint `known` gets the fingerprint `now`."""
-    return [dataclasses.replace(state, fingerprint=now) if state.fingerprint == known else state for state in states]
+def retold(states: Sequence[LoaderState], known: Identity, now: Identity) -> list[LoaderState]:
+    """Return the states; each with the identity `known` gets the identity `now`."""
+    return [dataclasses.replace(state, identity=now) if state.identity == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
@@ -151,7 +152,7 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
                 )
 
 
-def length_of(sampler: Any) -> int:
+def length_of(sampler: VectorSampler) -> int:
     """Return the number of positions of a sampler on all shards together."""
     return len(sampler.with_shard_options(NoSharding()))
 
@@ -239,36 +240,64 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 
-def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
-    """Return the number of positions of a mix in a run, from its states or else from `saved`, the mix's fingerprint."""
-    told = [state.places[0] for state in states if state.places]
-    return saved_length(saved) if not told else told[0].length or ENDLESS
-
-
-def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Check that the window in which a state is does not change with the number of positions of the order.
-
-    The end of the former order may have made that window shorter.
+def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSampler) -> int:
+    """Return the number of positions of a run, on all shards together.
 
     Args:
-        pipeline: pipeline as its loader made it.
-        states: states of the run.
-        former: number of positions of the former order.
-        now: number of positions of the present order.
-
-    Raises:
-        CheckpointError: the window would have other records.
+        states: states of the run, which may have the number.
+        saved: fingerprint of the run's order. If it is that of a mix, it gives the number, because
+            `former` may be another mix.
+        former: order of the run.
     """
-    unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
-    for state in states if former != now else ():
-        begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]
-        rests = those_within(state.cursor.unfinished)
-        begun += [(rest.shard, rest.lineages[0], rest.cursor.positions[0] + unit) for rest in rests]
-        for shard, lineage, end in begun:
-            if end > ShardOptions(*shard, drop).length(lineage.length(former)):
-                raise CheckpointError(
-                    f"the checkpoint was saved inside the last window of a mix of {former} positions. That window was "
-                    f"shorter than the others, and would contain other records in the new mix of {now} positions. "
-                    "Read the former mix to its end, and begin the new one without the state. Or restore a "
-                    "checkpoint of another step."
-                )
+    told = [state.places[0] for state in states if state.places]
+    if told:
+        return told[0].length or ENDLESS
+    return saved_length(saved) if isinstance(former, MixSampler) else length_of(former)
+
+
+def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
+    """Return the value `places` of a state: the place from which on each leaf that omits records is unread.
+
+    Keys are the numbers of the leaves (sources with their samplers).
+    """
+    found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
+    return {number: place for number, place in found if place is not None}
+
+
+def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlace | None:
+    sampler: Any = pipeline.leaves[number].sampler
+    if not isinstance(sampler, (ChangingSampler, MixSampler)):
+        return None
+    mix = sampler if isinstance(sampler, MixSampler) else None
+    parts = {ONLY: sampler} if mix is None else mix.parts
+    total = length_of(sampler)
+    # Once a part has grown, the fingerprint of a mix does not tell where the mix ends.
+    ends = mix is not None and total < ENDLESS
+    omitting = {
+        name: part
+        for name, part in parts.items()
+        if isinstance(part, ChangingSampler) and (len(part.omitted) or (ends and part.changes))
+    }
+    if not omitting:
+        return None
+    lasts = {name: part.history.last.position for name, part in omitting.items()}
+    position, counts = place_in(None if mix is None else mix.order, first_unread(pipeline, [state], number), lasts)
+    places = {name: part.place(counts[name]) for name, part in omitting.items()}
+    return LivingPlace(position, places, None if total >= ENDLESS else total)
+
+
+def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """Return the first position at which orders may change, and for each order its number of records before it.
+
+    Args:
+        mix: order of the parts of a mix; None for a single source, with the name "" (`ONLY`).
+        position: position from which on nothing was read.
+        changed: for each order, by name, the number of its first record after its last change.
+    """
+    if mix is None:
+        position = max(position, changed[ONLY])
+        return position, {ONLY: position}
+    drawn = [mix.position_of(mix.names.index(name), last - 1) for name, last in changed.items() if last]
+    position = max([position, *(place + 1 for place in drawn if place is not None)])
+    counts = dict(zip(mix.names, mix.counts(position).tolist()))
+    return position, {name: max(counts[name], last) for name, last in changed.items()}

@@ -22,15 +22,15 @@ from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
-from ..plan.fingerprint import WEIGHT, differences
+from ..plan.identity import WEIGHT, differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_mix import lasting
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
-from .loader_state import LoaderState
 from .record_checks import changing, former_length, length_of
+from .schema import LoaderState
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -87,7 +87,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
         )
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
-    left = _positions_left(pipeline, state)
+    left = state.lineages[0].length(_length_of_run(pipeline, state))
     lengths = [shard.length(left) for shard in shards]
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
@@ -97,17 +97,14 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
 
 
-def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions that the run of a state had, on all shards together."""
-    lineage, sampler, saved = state.lineages[0], pipeline.leaf.sampler, state.fingerprint["sampler"]
-    if lineage.layers:
-        return lineage.length(0)
-    if isinstance(saved, dict) and isinstance(sampler, MixSampler) and saved.get("kind") == "MixSampler":
-        return former_length([state], saved)
-    values: dict[str, Any] = saved if isinstance(saved, dict) else {}
-    records, epochs = None if "epoch" in values else values.get("records"), values.get("epochs", 0)
-    if records is not None and (order := changing(sampler, values, True)) is not None:
-        return length_of(order.with_history(History.of(values)))
+def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
+    """Return the number of positions of the order of a state's run, on all shards together."""
+    sampler, saved = pipeline.leaf.sampler, state.identity.order
+    if isinstance(sampler, MixSampler) and saved.get("kind") == "MixSampler":
+        return former_length([state], saved, sampler)
+    records, epochs = None if "epoch" in saved else saved.get("records"), saved.get("epochs", 0)
+    if records is not None and (order := changing(sampler, saved, True)) is not None:
+        return length_of(order.with_history(History.of(saved)))
     if records is not None and epochs != 0:
         return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
     return length_of(sampler)
@@ -170,11 +167,11 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
     A difference of batch sizes counts only for a batch that is partly delivered.
     """
-    saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint)
+    saved, present = (lasting(each.identity).labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
-        for fingerprint in (saved, present):
-            fingerprint["batch_sizes"] = [size if fix else None for size, fix in zip(fingerprint["batch_sizes"], fixed)]
+        for labelled in (saved, present):
+            labelled["batch_sizes"] = [size if fix else None for size, fix in zip(labelled["batch_sizes"], fixed)]
     changed = differences(saved, present)
     if not changed and len(state.cursor.skips) != len(pipeline.stages) and any(state.cursor.skips):
         changed.append(f"stages: {len(state.cursor.skips)} → {len(pipeline.stages)}")
@@ -213,7 +210,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     step = max(state.step for state in by_shard)
     unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
     start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
-    return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
+    return LoaderState(start, step, shard, first.identity, lineages, skipped)
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
@@ -301,7 +298,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
             raise CheckpointError(
                 f"two states are of shard {state.shard[0]}, but they differ. Pass one state of each shard."
             )
-        if (state.shard[1], state.lineages, state.fingerprint) != (count, first.lineages, first.fingerprint):
+        if (state.shard[1], state.lineages, state.identity) != (count, first.lineages, first.identity):
             raise CheckpointError(
                 f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs. Pass the "
                 "states of one run."
@@ -341,7 +338,7 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     """
     if not skipped:
         return ()
-    unit = prod(states[0].fingerprint["batch_sizes"])
+    unit = prod(states[0].identity.sizes)
     ends = states[0].lineages[0].length(total) // len(
         states
     )  # where a shard has ended, its last step may be a short one

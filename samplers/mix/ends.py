@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from ...common.messages import shorten
+from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ..protocol import ENDLESS
 from .order import MixOrder
@@ -25,8 +25,7 @@ def saved_length(saved: Mapping[str, Any]) -> int:
     Raises:
         CheckpointError: if the fingerprint is damaged.
     """
-    stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
-    order = order_of({**saved, "weights": stages})
+    order = order_of(saved)
     parts = {name: saved.get(part_named(name)) for name in order.names}
     most = saved.get("max_epochs", {})
     lengths = {name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
@@ -110,9 +109,7 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
     Raises:
         CheckpointError: if the weights in the fingerprint are damaged.
     """
-    weights: Any = saved.get("weights")
-    stages = [[0, weights]] if isinstance(weights, dict) else weights
-    order: MixOrder | None = order_of({**saved, "weights": stages})
+    order: MixOrder | None = order_of(saved)
     for name, end in saved.get("ended", []):
         if order is not None and end < position:
             order = order.without(order.names.index(name), end)
@@ -120,23 +117,80 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
     return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
 
 
+def schedule_of(saved: Mapping[str, Any]) -> Any:
+    """Return the weights that the program described, as pairs of a first position and a dict of weights."""
+    weights = saved.get("weights")
+    return weights if isinstance(weights, list) else [[0, weights]]
+
+
+def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
+    """Read the changes of weights that a run made: pairs of a first position, and a dict of the weights that changed.
+
+    Raises:
+        CheckpointError: if they are damaged.
+    """
+    try:
+        changes = [[position, dict(weights)] for position, weights in saved.get("changes", [])]
+        if any(type(position) is not int or position < 0 for position, _ in changes):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise CheckpointError(
+            f"the state is damaged: changes={short_repr(saved.get('changes'))}. Restore another checkpoint."
+        ) from None
+    return changes
+
+
+def last_weights(saved: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weights, by part name, that hold at the end of the schedule and of all changes of a fingerprint.
+
+    Raises:
+        CheckpointError: if they are damaged.
+    """
+    try:
+        weights = dict(_first_schedule(saved)[0][-1][1])
+    except (TypeError, ValueError, LookupError) as error:
+        raise _damaged(error) from None
+    for _, others in changes_of(saved):
+        weights |= others
+    return dict(sorted(weights.items()))
+
+
 def order_of(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order of a mix from its fingerprint: `weights`, `ramp` and `history`.
+    """Return the order of a mix from its fingerprint.
 
     Args:
-        saved: the fingerprint; `weights` is a list of pairs [first position, dict of weights by
-            part name]. With `history`, the order of earlier weights comes before.
+        saved: the fingerprint; `weights` are weights by part name, or a list of pairs [first
+            position, weights], and `ramp` says if they are joined by ramps. With `history`, the
+            order of earlier weights and other parts comes before. With `changes`, other weights come
+            later; then `first`, if it is there, is the pair [weights, ramp] from which these changes
+            began.
 
     Raises:
         CheckpointError: if an entry is missing or damaged.
     """
     try:
-        names = tuple(sorted(saved["weights"][0][1]))
-        stages = stages_of([(start, weights) for start, weights in saved["weights"]], names)
-        own = MixOrder(names, ramped(stages) if saved["ramp"] else stages)
-        history = saved.get("history")
-        return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
+        schedule, ramp = _first_schedule(saved)
+        names = tuple(sorted(schedule[0][1]))
+        stages = stages_of([(start, weights) for start, weights in schedule], names)
+        own = MixOrder(names, ramped(stages) if ramp else stages)
+        history, changes = saved.get("history"), changes_of(saved)
+        order = own if history is None else MixOrder.from_values(history).changed(history["until"], own)
+        weights, later = dict(schedule[-1][1]), []
+        for number, (position, others) in enumerate(changes):
+            weights = {**weights, **others}
+            later.append((position if number else 0, weights))
+        return order.changed(changes[0][0], MixOrder(names, stages_of(later, names))) if changes else order
     except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(
-            f"the state is damaged: its mix cannot be read ({shorten(error)}). Restore another checkpoint."
-        ) from None
+        raise _damaged(error) from None
+
+
+def _first_schedule(saved: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the schedule, before all changes, and whether its weights are joined by ramps."""
+    weights, ramp = saved.get("first") or (saved.get("weights"), saved["ramp"])
+    return schedule_of({"weights": weights}), ramp
+
+
+def _damaged(error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"the state is damaged: its mix cannot be read ({shorten(error)}). Restore another checkpoint."
+    )

@@ -5,7 +5,6 @@ In: positions in the global order. Out: record keys of a `MixedSource` of the pa
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -18,40 +17,23 @@ from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
-from ..changing.sampler import ChangingSampler, lasting, living, refuse_balance
+from ..changing.sampler import ChangingSampler, living, refuse_balance
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from .ends import ends_of, order_before, order_of
+from .ends import ends_of, order_of
 from .order import MixOrder
-from .parts import as_order, part_named, parts_by_name
+from .parts import as_order, check_lengths, part_named, parts_by_name
+from .past import MixPast
 from .shuffles import FEW, PartShuffles
-from .weights import MAX_POSITION, MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
+from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
 
 BLOCK = 65536
 
-PASSING = ("history", "ended")
-"""Keys in a mix's fingerprint that say how the mix changed, not what the user passed."""
 
-
-def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """Return the weights and the ramp of a mix's fingerprint, which determine its parts until a part ends."""
-    return [fingerprint.get("weights"), fingerprint.get("ramp")]
-
-
-def lasting_mix(mix: MixSampler) -> dict[str, Any]:
-    """Return a mix's fingerprint without the entries that may change as records are added."""
-    parts = {
-        part_named(name): lasting(part.fingerprint)
-        for name, part in mix.parts.items()
-        if isinstance(part, ChangingSampler)
-    }
-    return {**{name: value for name, value in mix.fingerprint.items() if name != "ended"}, **parts}
-
-
-class MixSampler(VectorSampler):
+class MixSampler(MixPast):
     """Mix several sources in one order, in proportion to weights.
 
     Before every position, each part has been drawn as often as its weights up to there say, rounded to about one.
@@ -121,7 +103,6 @@ class MixSampler(VectorSampler):
         }
         self._given = stages_of(weights, list(named), records_per_step)
         self._ramp = bool(ramp and ramped(self._given))
-        self._history: dict[str, Any] | None = None
         self.balance = None if balance is None else checked(balance).of_parts(self.names)
         for name, part in self._parts.items():
             if self.balance is not None:
@@ -146,9 +127,7 @@ class MixSampler(VectorSampler):
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
         """Return the same mix with other samplers for the parts named in `parts`."""
-        other = copy.copy(self)
-        for name in ("_ended", "_shuffles", "_ends", "facts", "fingerprint"):
-            other.__dict__.pop(name, None)
+        other = self._copied()
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other
 
@@ -186,14 +165,9 @@ class MixSampler(VectorSampler):
         )
 
     @cached_property
-    def _weights(self) -> list[list[Any]]:
-        """The user's weights: a pair of the first position and a dict of weights by part name for each stage."""
-        return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
-
-    @cached_property
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
         """The order, its number of positions, and [part name, position] for each end of a part."""
-        order = order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
+        order = order_of(self._order_entries)
         lengths = {
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
@@ -218,20 +192,16 @@ class MixSampler(VectorSampler):
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, as JSON values, including former orders if it was changed."""
-        own = {
+        values = {
             "kind": "MixSampler",
             "seed": self.seed,
             "when_exhausted": self.when_exhausted,
             **({"max_epochs": self._max_epochs} if self._max_epochs else {}),
-            "weights": self._weights[0][1] if len(self._weights) == 1 else self._weights,
-            "ramp": self._ramp,
+            **({} if self.balance is None else {"balance": self.balance.fingerprint}),
+            **self._order_entries,
             **{part_named(name): part.fingerprint for name, part in self._parts.items()},
         }
-        if self.balance is not None:
-            own["balance"] = self.balance.fingerprint
-        ended = self._ended[2]
-        passing = dict(zip(PASSING, (self._history, ended)))
-        return {**own, **{name: value for name, value in passing.items() if value}}
+        return {**values, "ended": self._ended[2]} if self._ended[2] else values
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the records at positions, as keys of a `MixedSource`.
@@ -261,11 +231,6 @@ class MixSampler(VectorSampler):
     @cached_property
     def _places(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self._parts)}
-
-    @property
-    def changed_from(self) -> int | None:
-        """Position from which on the mix has its present weights and parts; None if it never changed."""
-        return None if self._history is None else int(self._history["until"])
 
     @property
     def lacks_parts(self) -> bool:
@@ -342,44 +307,4 @@ class MixSampler(VectorSampler):
         Raises:
             ValueError: if the parts differ, or a part of the source has too few records (too many for a WeightedSampler).
         """
-        if set(lengths) != set(self._parts):
-            raise ValueError(
-                f"the mix has the parts {first_few(self.names, 8)}, but the source has {first_few(lengths, 8)}. "
-                "Pass the same parts to MixSampler and DataLoader."
-            )
-        for name, part in self._parts.items():
-            part.for_source(lengths[name], name)
-
-    def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:
-        """Return the sampler that resumes a run of a mix with perhaps other parts or weights.
-
-        Parts of both mixes continue with their next records. This mix's parts and weights hold from `position` on.
-
-        Args:
-            saved: the fingerprint of that run's sampler.
-            position: position from which on nothing has been read.
-            changes: True if this mix may differ from that run's.
-
-        Raises:
-            CheckpointError: if the fingerprint is damaged.
-        """
-        other = copy.copy(self)
-        for name in ("_ended", "fingerprint"):
-            other.__dict__.pop(name, None)
-        other._history = saved.get("history")
-        own = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
-        if changes and position > 0 and own != {name: saved[name] for name in saved if name not in PASSING}:
-            other._history = {"until": position, **order_before(saved, position).to_values()}
-        return other
-
-    def as_it_was(self, saved: Mapping[str, Any], length: int) -> MixSampler:
-        """Return the order of a former run of `length` positions, with that run's fingerprint `saved`, over these parts.
-
-        Raises:
-            CheckpointError: if the fingerprint is damaged.
-        """
-        other = copy.copy(self)
-        other.__dict__.pop("fingerprint", None)
-        other._history = saved.get("history")
-        other.__dict__["_ended"] = order_before(saved, MAX_POSITION), length, saved.get("ended", [])
-        return other
+        check_lengths(self._parts, lengths)

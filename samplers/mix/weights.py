@@ -51,9 +51,9 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     if weights is None:
         return ((0, (1.0,) * len(names)),)
     if not _is_schedule(weights):
-        return ((0, _checked(weights, names)),)
+        return ((0, weights_of(weights, names)),)
     steps = [step for step, _ in weights]
-    stages = tuple((_position(step, unit), _checked(values, names)) for step, values in weights)
+    stages = tuple((_position(step, unit), weights_of(values, names)) for step, values in weights)
     if steps[0] != 0:
         raise ValueError(f"the schedule begins at step {steps[0]}. Give it a stage that begins at step 0.")
     if any(start >= stop for start, stop in pairwise(steps)):
@@ -107,7 +107,7 @@ def _position(step: Any, unit: int) -> int:
     return unit * whole_number("step", step, 0, MAX_POSITION // unit, "the step at which a stage of a schedule begins")
 
 
-def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
+def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
     """Return one weight for each part, in the order of `names`.
 
     Args:

@@ -235,7 +235,7 @@ def test_an_impossible_epoch_is_refused(epoch):
     epochs = headrace.load(range(1 << 40), batch_size=4).epochs(3)
     assert next(next(epochs)).tolist() == [0, 1, 2, 3]
     state = epochs.state_dict()
-    state["fingerprint"]["sampler"]["epoch"] = epoch
+    state["identity"]["orders"][0]["epoch"] = epoch
     for restore in (epochs.load_state_dict, lambda state: epochs.set_states([json.dumps(state)])):
         with pytest.raises(CheckpointError):
             restore(state)

@@ -8,7 +8,6 @@ import pytest
 from living import History, UnevenHistory
 
 from headrace import MixSampler
-from headrace.errors import CheckpointError
 from headrace.samplers.changing.sampler import ChangingSampler
 
 WAYS = [{"worker_count": 2}, {"worker_count": 3}, {"worker_count": 1, "worker_kind": "ray"}]
@@ -122,26 +121,15 @@ def test_a_planted_fault_is_found(fault, tmp_path):
             _check(seed, tmp_path, parts)
 
 
-def _played_unevenly(seeds, folder):
-    """How many histories were refused, where shards changed after some had ended and a longer epoch was wanted."""
-    refused = 0
-    for seed in seeds:
-        try:
-            UnevenHistory(seed, folder).play()
-        except CheckpointError as error:
-            if "some shards had reached its end" not in str(error):
-                raise
-            refused += 1
-    return refused
-
-
 def test_shards_at_any_steps_take_in_records_once(tmp_path):
     """Of one source and of mixes; their states go together although some shards know of fewer records than others."""
-    assert _played_unevenly(range(10), tmp_path) < 4
+    for seed in range(10):
+        UnevenHistory(seed, tmp_path).play()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(10))
 def test_shards_at_any_steps_take_in_records_once_in_a_thousand_histories(block, tmp_path):
     """The same of many."""
-    assert _played_unevenly(range(1000 + 100 * block, 1100 + 100 * block), tmp_path) < 10
+    for seed in range(1000 + 100 * block, 1100 + 100 * block):
+        UnevenHistory(seed, tmp_path).play()

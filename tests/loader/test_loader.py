@@ -430,7 +430,7 @@ def test_pipelines_travel():
     """What a worker needs of a loader can be pickled."""
     one = make([Batch(2)])
     again = pickle.loads(pickle.dumps(one._pipeline))
-    assert again.fingerprint == one._pipeline.fingerprint
+    assert again.identity == one._pipeline.identity
 
 
 def test_a_record_that_comes_once_an_epoch_is_enough_when_shuffled_and_sharded():

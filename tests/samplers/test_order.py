@@ -47,6 +47,16 @@ def test_remainders_of_remainders_come_exactly_once_too(case, data):
     assert sorted([*found, *delivered]) == _left(total, reached)
 
 
+@given(_stopped(), st.integers(0, 20))
+def test_positions_that_an_order_gets_later_come_after_all_that_was_left(case, more):
+    """Their places do not depend on where shards stood at the former end."""
+    total, reached = case
+    left = UnreadOrder(reached, total)
+    found = left.positions(np.arange(left.length + more)).tolist()
+    assert sorted(found[: left.length]) == _left(total, reached)
+    assert found[left.length :] == list(range(total, total + more))
+
+
 def test_shards_at_equal_steps_leave_an_offset():
     """The same global batches go on."""
     left = UnreadOrder([5] * 4, total=1 << 60)

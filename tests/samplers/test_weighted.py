@@ -313,7 +313,7 @@ def test_changed_weights_hold_from_the_position_of_the_state(operations, step):
     else:
         assert (next(batches) % 2 == 1).all()
         assert (next(batches) % 2 == 1).all()
-    changes = json.loads(batches.get_state())["fingerprint"]["sampler"].get("changes", [])
+    changes = json.loads(batches.get_state())["identity"]["orders"][0].get("changes", [])
     assert [digest for _, digest in changes] == [WeightedSampler(one).fingerprint["weights"]] * (step > 0)
     again = iter(loader(other))
     again.set_state(batches.get_state())

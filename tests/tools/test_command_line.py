@@ -151,7 +151,7 @@ def test_small_differences_are_told_too(tmp_path, capsys):
     assert _run(capsys, "diff", one, two)[0] == 1
     (one / "process_0-of-2.json").write_bytes(states[0])
     assert _run(capsys, "inspect", one)[1].count("step: 3") == 2  # two sets of files, not one
-    strange = sealed(with_value(json.loads(states[0]), ("fingerprint", "source", "kind"), "\ud800"))
+    strange = sealed(with_value(json.loads(states[0]), ("identity", "sources", 0, "kind"), "\ud800"))
     assert _run(capsys, "inspect", _saved(tmp_path / "strange", strange))[0] == 0
 
 

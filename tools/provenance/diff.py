@@ -16,11 +16,11 @@ import numpy as np
 
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
-from ...loader.plan.fingerprint import differences
+from ...loader.plan.identity import Identity, differences
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import SkippedSteps, within
-from ...loader.state.loader_state import LoaderState
-from ...samplers.mix.sampler import PASSING
+from ...loader.state.schema import LoaderState
+from ...samplers.mix.identity import PASSING
 from ...samplers.protocol import ENDLESS
 from .changed_chains import changed_chains
 from .orders import OrderDifference, first_difference, rows_in_step
@@ -106,7 +106,7 @@ def diff(one: Any, two: Any) -> Difference:
     (500, ['weights'])
     """
     one, two = _Side.of(one), _Side.of(two)
-    records = records_differences([side.fingerprint["sampler"] for side in (one, two)], [one.pipeline, two.pipeline])
+    records = records_differences([side.identity for side in (one, two)], [one.pipeline, two.pipeline])
     # what follows from records that were appended or left out is told of no source and order
     orders = (_of_source, _of_order) if records is None else () if records else (_of_source,)
     compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
@@ -122,7 +122,7 @@ class _Side:
     Attributes:
         pipeline: pipeline of a loader; None for a checkpoint.
         states: states of a checkpoint; empty for a loader.
-        fingerprint: identity of the stream.
+        identity: identity of the stream.
         skipped: skipped steps.
         shards: number of shards; None for a loader without shards, which may be one of many.
         sizes: sizes of batches, and of groups of other operations that take several elements.
@@ -130,7 +130,7 @@ class _Side:
 
     pipeline: Pipeline | None  # of a loader; None for a checkpoint
     states: Sequence[LoaderState]  # of a checkpoint
-    fingerprint: dict[str, Any]  # the identity of the stream
+    identity: Identity
     skipped: SkippedSteps  # skipped steps
     shards: int | None  # number of shards; None for a loader without shards, which may be one of many
     sizes: list[int]  # of batches, and of all other operations that take several elements
@@ -146,24 +146,29 @@ class _Side:
             states = states_of(given)
             if not states:
                 raise CheckpointError("there is no state to compare. Pass what get_state() returned.")
-            fingerprint, skipped, shards = states[0].fingerprint, states[0].skipped, states[0].shard[1]
+            identity, skipped, shards = states[0].identity, states[0].skipped, states[0].shard[1]
         else:
             described = Described.of(given)
             pipeline, skipped = described.pipeline, described.skipped
-            fingerprint, shards = pipeline.fingerprint, pipeline.shard.shard_count
+            identity, shards = pipeline.identity, pipeline.shard.shard_count
         known = None if pipeline and shards == 1 else shards
-        return cls(pipeline, states, fingerprint, skipped, known, list(fingerprint.get("batch_sizes") or []))
+        return cls(pipeline, states, identity, skipped, known, list(identity.sizes))
+
+    def labelled(self, what: str) -> dict[str, Any]:
+        """Return the part of the identity with a label, such as "sampler"."""
+        values: dict[str, Any] = self.identity.labelled[what]
+        return values
 
     @property
     def in_epochs(self) -> bool:
-        return "epoch" in self.fingerprint["sampler"]
+        return "epoch" in self.identity.order
 
     @property
     def deal(self) -> tuple[Any, int, int]:
         """Return the balance of the shards (or None), the number of shards, and the size of balanced blocks (or 0)."""
         lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
-        return self.fingerprint["sampler"].get("balance"), self.shards or 1, size
+        return self.identity.order.get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
         """Return the step with the position of the difference `found`, on `shards` shards.
@@ -205,7 +210,7 @@ def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
-    told = _differences("source", one.fingerprint["source"], two.fingerprint["source"])
+    told = _differences("source", one.labelled("source"), two.labelled("source"))
     chains = []
     if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
@@ -216,7 +221,7 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
-    known = [side.fingerprint["operations"] for side in (one, two)]
+    known = [side.identity.operations for side in (one, two)]
     if known[0] != known[1]:
         number = _first_other(*known)
         names = [
@@ -244,8 +249,7 @@ def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
 def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     beside = ("epoch", "balance")
     told = [
-        {name: value for name, value in side.fingerprint["sampler"].items() if name not in beside}
-        for side in (one, two)
+        {name: value for name, value in side.labelled("sampler").items() if name not in beside} for side in (one, two)
     ]
     if told[0] == told[1]:
         return
@@ -316,7 +320,7 @@ def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
     Only states show this.
     """
     if one.states and two.states and one.in_epochs != two.in_epochs:
-        records = one.fingerprint["sampler"].get("records")
+        records = one.identity.order.get("records")
         step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
         yield Reason("epochs", f"a loop per epoch: {one.in_epochs} → {two.in_epochs}", step)
 

@@ -17,13 +17,13 @@ import numpy as np
 from ...common.fields import replaced
 from ...errors import TraceError
 from ...loader.epochs import epoch_of
-from ...loader.iterator import run_here
 from ...loader.plan.cursor import Cursor, Subtree, cursor_of_join
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import within
-from ...loader.state.loader_state import LoaderState
+from ...loader.run_here import run_here
 from ...loader.state.position import StreamPosition
+from ...loader.state.schema import LoaderState
 from ...loader.stream.provenance import Table
 from ...sources.facts import used_records
 from ...sources.provenance import UsedRecord
@@ -193,8 +193,7 @@ class Search:
         Raises:
             CheckpointError: a state belongs to another pipeline.
         """
-        sampler = states[0].fingerprint["sampler"] if states else None
-        told = isinstance(sampler, dict) and "epoch" in sampler
+        told = bool(states) and "epoch" in states[0].identity.order
         if not told and not (epochs and not states):
             return cls(described, described.stand(states, strict), None)
         epoch = epoch_of(states[0]) if told else 0

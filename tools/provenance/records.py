@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import HeadraceError
+from ...loader.plan.identity import Identity
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import NoSharding
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History, OrderChange
@@ -15,11 +16,11 @@ from .orders import MOST, Order, OrderDifference, compared, first_difference
 Told = Mapping[str, Any]
 
 
-def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
+def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
     """Compare orders that differ only in records that were appended or omitted.
 
     Args:
-        told: fingerprints of the two samplers.
+        told: identities of the two streams.
         pipelines: both pipelines; None in place of one of which only a checkpoint is known.
 
     Returns:
@@ -35,7 +36,7 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
         return None
     if (histories := changed.get("")) is not None:
         return _of_one_order(said[""], histories, pipelines)
-    found = OrderDifference(0) if "joins" in rest else first_difference(told[0], told[1], pipelines)
+    found = OrderDifference(0) if told[0].joins else first_difference(told[0].order, told[1].order, pipelines)
     words = "; ".join(f"{name}: {each}" for name, each in said.items())
     if found is None or found.told == "":
         return [] if found is None else [OrderDifference(None, words)]
@@ -43,19 +44,19 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
     return [OrderDifference(found.position, f"{words}; {at}{found.told}")]
 
 
-def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a fingerprint into orders by name, and all other values.
+def _taken_apart(told: Identity) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split an identity into orders by name, and all other values that decide the order.
 
     The orders are those of the parts of a mix, or of joined streams. A single order has the name
     "".
     """
-    rest = {name: value for name, value in told.items() if name == "joins"}
-    if "samplers" in told:
-        return {f"stream {number}": order for number, order in enumerate(told["samplers"])}, rest
-    if told.get("kind") == "MixSampler":
-        parts = {name: value for name, value in told.items() if name.startswith("part ")}
-        return parts, {name: value for name, value in told.items() if name not in parts}
-    return {"": {name: value for name, value in told.items() if name not in rest}}, rest
+    rest: dict[str, Any] = {"joins": told.joins}
+    if len(told.orders) > 1:
+        return {f"stream {number}": order for number, order in enumerate(told.orders)}, rest
+    if told.order.get("kind") == "MixSampler" and not told.joins:
+        parts = {name: value for name, value in told.order.items() if name.startswith("part ")}
+        return parts, {name: value for name, value in told.order.items() if name not in parts}
+    return {"": told.order}, rest
 
 
 def _histories(one: Told, two: Told) -> tuple[History, History] | None:

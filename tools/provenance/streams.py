@@ -19,8 +19,8 @@ from ...loader.iterator import DataLoaderIterator
 from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
-from ...loader.state.loader_state import LoaderState
 from ...loader.state.position import StreamPosition
+from ...loader.state.schema import LoaderState
 from ...reporting.loops import host_iterator
 from ...samplers import ShardOptions
 from ..checkpoints import states_at

@@ -11,7 +11,7 @@ from typing import Any
 from ...common.redaction import redacted
 from ...common.validation import whole_number
 from ...errors import TraceError
-from ...loader.state.loader_state import LoaderState
+from ...loader.state.schema import LoaderState
 from ...sources.facts import facts_of
 from ...sources.provenance import TokenSpan
 from .elements import Element, FoundRecord, Search

@@ -17,7 +17,7 @@ from ....common.messages import first_few, short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import line_of
 from ....loader.plan.joins import Read
-from ....loader.state.loader_state import LoaderState
+from ....loader.state.schema import LoaderState
 from ....operations import Filter
 from .files import InterleaveIterDataset, ParquetIterDataset, as_places
 from .iter_dataset import IterDataset, as_stream

@@ -17,7 +17,7 @@ from ....loader.plan.cursor import Subtree
 from ....loader.plan.joins import Node
 from ....loader.plan.rules import All, First
 from ....loader.state.files import restore_later, write_later
-from ....loader.state.loader_state import LoaderState
+from ....loader.state.schema import LoaderState
 from ..inner.stats import NO_STATS
 from ..wording import NotedIterator, reword
 from .states import chain_state_after, is_grains, is_of_another_mix

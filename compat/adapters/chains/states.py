@@ -30,7 +30,7 @@ from ....loader.plan.pipeline import Pipeline
 from ....loader.plan.rules import Again, All, First, InTurn
 from ....loader.plan.stages import runs_of, unit_of
 from ....loader.plan.steps.skipped import SkippedSteps, union
-from ....loader.state.loader_state import LoaderState
+from ....loader.state.schema import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
 from .at_index import Indexed
@@ -49,12 +49,10 @@ def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
 
     As in Grain, such a state can be restored.
     """
-    sampler = state.fingerprint["sampler"]
-    now = pipeline.fingerprint["sampler"]
-    if not isinstance(sampler, dict) or not isinstance(now, dict) or "joins" not in sampler or "joins" not in now:
+    if not state.identity.joins or not pipeline.joins:
         return False
-    (*_, before), (*_, here) = sampler["joins"], now["joins"]
-    return bool(before["kind"] == here["kind"] == "mix" and before != here)
+    before, here = state.identity.joins[-1], pipeline.identity.joins[-1]
+    return bool(before.get("kind") == here["kind"] == "mix" and before != here)
 
 
 def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> LoaderState:
@@ -75,7 +73,7 @@ def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> 
     cursor = _cursor(tree, of_workers[0])
     step = pipeline.stages[0].outputs(cursor.positions[0]) if pipeline.aligned else 0
     place = (pipeline.shard.shard_index, pipeline.shard.shard_count)
-    return LoaderState(cursor, step, place, pipeline.fingerprint, tuple(leaf.lineage for leaf in pipeline.leaves))
+    return LoaderState(cursor, step, place, pipeline.identity, tuple(leaf.lineage for leaf in pipeline.leaves))
 
 
 def _of_workers(state: Any, tree: Node) -> Sequence[Any]:

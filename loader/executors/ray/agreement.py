@@ -19,7 +19,7 @@ import numpy as np
 
 from ....common.messages import short_repr
 from ....errors import ClusterMismatchError
-from ...plan.fingerprint import Identity
+from ...plan.identity import IdentitySnapshot
 from ...plan.pipeline import Pipeline
 
 LOGGER = logging.getLogger("headrace")
@@ -96,8 +96,8 @@ def _feature_release(version: str) -> list[str]:
 def identity_of(pipeline: Pipeline) -> str:
     """Return the identity of a pipeline's source and operations as JSON text; "" if computing it fails."""
     try:
-        now = Identity.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
-        return json.dumps([now.source, now.operations], sort_keys=True)
+        now = IdentitySnapshot.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
+        return json.dumps([now.sources, now.operations], sort_keys=True)
     except Exception:  # of a user's own source, which may need what only the user's process has
         return ""
 

@@ -18,7 +18,7 @@ from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.state import resume
-from headrace.loader.state.loader_state import LoaderState
+from headrace.loader.state.schema import LoaderState
 from headrace.loader.stream.ordered import Ordered
 from headrace.loader.stream.provenance import Provenance
 from headrace.loader.stream.stage_output import StageOutput

@@ -113,6 +113,7 @@ def test_dir_shows_what_is_for_users():
     loader = load(np.arange(4), batch_size=2)
     state = {"get_state", "set_state", "set_states", "state_dict", "load_state_dict", "save", "load"}
     shared = state | {
+        "change",
         "close",
         "ended",
         "epoch",
@@ -131,7 +132,7 @@ def test_dir_shows_what_is_for_users():
     }
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
-    assert _shown(iter(loader)) == shared | {"as_made", "execution", "go_back", "pipeline"}
+    assert _shown(iter(loader)) == shared | {"as_made", "execution", "go_back", "pipeline", "take_up"}
     assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
     assert _shown(loader) == {
         *("epochs", "find", "loader_description", "records_at", "skip", "to_device", "with_batch_size"),

@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.errors import CheckpointError
-from headrace.loader.state.loader_state import sealed
+from headrace.loader.state.schema import sealed
 
 NAMES = [f"part-{number:04}" for number in range(1000)]
 
@@ -63,6 +63,6 @@ def test_what_cannot_be_unpacked_is_a_damaged_state(state, packed):
     """Whatever it holds."""
     values = json.loads(state[0])
     del values["checksum"]
-    values["fingerprint"] = {"packed": packed}
-    with iter(_loader()) as iterator, pytest.raises(CheckpointError, match="the state is damaged: fingerprint="):
+    values["identity"] = {"packed": packed}
+    with iter(_loader()) as iterator, pytest.raises(CheckpointError, match="the state is damaged: identity="):
         iterator.set_state(sealed(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()))

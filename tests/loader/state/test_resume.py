@@ -203,9 +203,14 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"cursor": [[0, 0], [0, 0]]},
         {"cursor": [0, 0]},
         {"lineages": []},
-        {"fingerprint": {}},
-        {"fingerprint": {"source": 1, "sampler": 2, "operations": 3, "batch_sizes": []}},
-        {"fingerprint": {"source": 1, "sampler": 2, "operations": [], "batch_sizes": 5}},
+        {"identity": {}},
+        {"identity": {"sources": [{}], "orders": []}},
+        {"identity": {"sources": 1, "orders": 2, "operations": 3, "sizes": []}},
+        {"identity": {"sources": [1], "orders": [2], "operations": []}},
+        {"identity": {"sources": [{}], "orders": [{}], "sizes": [0]}},
+        {"identity": {"sources": [{}], "orders": [{}], "joins": [{"kind": "mix", "names": ["a"], "sizes": []}]}},
+        {"identity": {"sources": [{}], "orders": [{}], "colour": [1]}},
+        {"places": {"3": [0, 0]}},
         {"skipped": [[[3, 2]], []]},
         {"skipped": 3},
         {"cursor": "ab"},
@@ -213,7 +218,7 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"step": -1},
         {"shard": [0]},
         {"version": 99},
-        {"fingerprint": []},
+        {"identity": []},
         {"more": 1},
     ],
 )
@@ -275,7 +280,7 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
     for name, state in _states_to_damage():
         if name == "grain" and order_shards == 2:
             continue
-        damaged = with_value(state, ("lineages", 0, 4), order_shards)
+        damaged = with_value({"lineages": [[0, [], [], False, 0]], **state}, ("lineages", 0, 4), order_shards)
         with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
             _sharded(name, 0, 1).set_state(sealed(damaged))
 

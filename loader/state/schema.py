@@ -16,8 +16,9 @@ from zlib import crc32
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ...samplers.changing.growth import ONLY
 from ..plan.cursor import Cursor, Leftover
-from ..plan.fingerprint import Fingerprint, json_text
+from ..plan.identity import Identity, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
@@ -37,19 +38,21 @@ class LivingPlace(NamedTuple):
 
     Attributes:
         position: position in the order without omitted records, from which on no shard has read any.
-        place: the same place as a position in the order of all records. For a mix, a dict of such
-            positions by the name of the part, for the parts that omit records.
+        place: the same place as a position in the order of all records. For a mix, such positions
+            by the name of the part, for the parts that omit records; a single source has the name
+            "" (`ONLY`).
         length: number of positions of all shards together; None for an endless order.
     """
 
     position: int
-    place: int | dict[str, int]
+    place: Mapping[str, int]
     length: int | None = None
 
     @property
     def values(self) -> list[Any]:
         """The place as plain JSON values."""
-        return [value for value in self if value is not None]
+        place = self.place.get(ONLY, self.place)
+        return [self.position, place] if self.length is None else [self.position, place, self.length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class LoaderState:
             runs.
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
-        fingerprint: identity of source, sampler and operations.
+        identity: identity of sources, orders, joins and operations.
         lineages: for each leaf (source with its sampler), the history of former runs on other
             numbers of shards.
         skipped: steps that the run skips.
@@ -74,40 +77,36 @@ class LoaderState:
     cursor: Cursor
     step: int
     shard: tuple[int, int]
-    fingerprint: Fingerprint
+    identity: Identity
     lineages: tuple[ReshardHistory, ...] = (ReshardHistory(),)
     skipped: SkippedSteps = NONE_SKIPPED
     places: Mapping[int, LivingPlace] = field(default_factory=dict)
     version: int = VERSION
 
     def to_json(self) -> bytes:
-        """Return the state as UTF-8 JSON with sorted keys. Equal states give equal bytes.
+        """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
 
         Fast enough to be called at every step: values that do not change in a run are stored as
         text.
         """
-        cursor = self.cursor
+        cursor, shard = self.cursor, self.shard
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
         notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
-        lineages = ",".join(lineage.json for lineage in self.lineages)
-        skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
-        unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
-        place = f'"place":{json_text(self._place_values)},' if self.places else ""
-        content = (
-            f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
-            f'{place}"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
-            f'"version":{self.version}}}'
-        )
-        return sealed(content.encode())
-
-    @property
-    def _place_values(self) -> Any:
-        """The value "place" in JSON: that of the only leaf, or a dict of leaf number (as text) to value.
-
-        A leaf is a source with its sampler.
-        """
-        by_leaf = {str(leaf): place.values for leaf, place in self.places.items()}
-        return by_leaf if len(self.lineages) > 1 else by_leaf["0"]
+        lineages = ",".join(lineage.json for lineage in self.lineages) if any(map(_has_layers, self.lineages)) else ""
+        places = {str(leaf): place.values for leaf, place in self.places.items()}
+        entries = {  # sorted by name
+            "cursor": f"[[{positions}],[{skips}]{notes}]",
+            "identity": self.identity.json,
+            "lineages": lineages and f"[{lineages}]",
+            "places": json_text(places) if places else "",
+            "shard": f"[{shard[0]},{shard[1]}]",
+            "skipped": json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "",
+            "step": str(self.step),
+            "unfinished": json_text(list(map(_rest_values, cursor.unfinished))) if cursor.unfinished else "",
+            "version": str(self.version),
+        }
+        content = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
+        return sealed(f"{{{content}}}".encode())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON values, with its checksum."""
@@ -155,37 +154,43 @@ class LoaderState:
                 f"{VERSION}. Install the version of headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) and CHECKSUM in values else {}
-        if set(content) | {"place"} != NAMES:
+        if not NEEDED <= content.keys() <= NAMES:
             raise CheckpointError(
                 f"{short_repr(values)} is not a state of a headrace loader. Pass the bytes that get_state() returned."
             )
-        parts, lineages, skipped = content["fingerprint"], content["lineages"], content["skipped"]
         with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
             step = _count(content["step"], MAX_STEP)
-            if len(_list(lineages)) != len(cursor.positions):
-                raise ValueError
-        with _damage(fingerprint=parts):
-            parts = Fingerprint.read(parts)
-        _check_fingerprint(parts)
+        with _damage(identity=content["identity"]):
+            identity = Identity.read(content["identity"])
+        read, lineages = (NO_LAYERS,) * len(cursor.positions), content.get("lineages")
         if like is not None and lineages == [lineage.values for lineage in like.lineages]:
             read = like.lineages
-        else:
-            read = tuple(map(ReshardHistory.from_values, lineages))
-        cursor = cursor.with_unfinished(*_rests(content["unfinished"]))
-        with _damage(skipped=skipped):
-            steps, absorbed = map(_ranges, _list(skipped))
-        with _damage(place=content.get("place")):
-            told = content.get("place", {})
-            places = {
-                int(leaf): _place(place) for leaf, place in (told if isinstance(told, dict) else {"0": told}).items()
-            }
+        elif lineages is not None:
+            with _damage(lineages=lineages):
+                read = tuple(map(ReshardHistory.from_values, _list(lineages)))
+        with _damage(cursor=content["cursor"], lineages=lineages):
+            if not len(read) == len(cursor.positions) == len(identity.orders):
+                raise ValueError
+        cursor = cursor.with_unfinished(*_rests(content.get("unfinished", [])))
+        with _damage(skipped=content.get("skipped")):
+            steps, absorbed = map(_ranges, _list(content.get("skipped", [[], []])))
+        with _damage(places=content.get("places")):
+            places = {int(leaf): _place(place) for leaf, place in dict(content.get("places", {})).items()}
             if not places.keys() <= {*range(len(read))}:
                 raise ValueError
-        return cls(cursor, step, shard, parts, read, SkippedSteps(steps, absorbed), places)
+        return cls(cursor, step, shard, identity, read, SkippedSteps(steps, absorbed), places)
 
 
-NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished", "place"} - {"places"}
+NEEDED = {"cursor", "identity", "shard", "step", "version"}
+NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
+
+
+def _has_layers(lineage: ReshardHistory) -> bool:
+    return lineage != NO_LAYERS
+
+
+NO_LAYERS = ReshardHistory()
 
 
 def sealed(content: bytes) -> bytes:
@@ -306,7 +311,7 @@ def _rest_values(rest: Leftover) -> list[Any]:
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []
-    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, rest.stage, *more]
+    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.ends, rest.delivered, rest.stage, *more]
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
@@ -316,7 +321,7 @@ def _rests(values: Any) -> tuple[Leftover, ...]:
 
 def _rest(values: Any) -> Leftover:
     with _damage(unfinished=values):
-        shard, place, lineages, delivered, stage, *more = _list(values)
+        shard, place, lineages, ends, delivered, stage, *more = _list(values)
         parts: list[Any] = [[], ""]
         parts[: len(more)] = more
         within, mix = parts
@@ -324,15 +329,18 @@ def _rest(values: Any) -> Leftover:
             raise TypeError
         cursor = _cursor(place).with_unfinished(*_rests(within))
         read = tuple(map(ReshardHistory.from_values, _list(lineages)))
-        return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage), mix)
+        totals = tuple(None if end is None else _count(end) for end in _list(ends))
+        if len(totals) != len(read):
+            raise ValueError
+        return Leftover(_shard(shard), cursor, read, totals, _count(delivered), _count(stage), mix)
 
 
 def _place(values: Any) -> LivingPlace:
     position, place, *length = _list(values)
     if len(length) > 1:
         raise ValueError
-    parts = {name: _count(of_part) for name, of_part in place.items()} if isinstance(place, dict) else None
-    return LivingPlace(_count(position), _count(place) if parts is None else parts, *map(_count, length))
+    parts = place if isinstance(place, dict) else {ONLY: place}
+    return LivingPlace(_count(position), {name: _count(parts[name]) for name in parts}, *map(_count, length))
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
@@ -341,10 +349,3 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
     if sorted(set(edges)) != edges:
         raise ValueError
     return ranges
-
-
-def _check_fingerprint(parts: dict[str, Any]) -> None:
-    with _damage(fingerprint=parts):
-        if 0 in _counts(parts.get("batch_sizes")) or not {"source", "sampler"} <= set(parts):
-            raise ValueError
-        _list(parts.get("operations"))

@@ -1,0 +1,27 @@
+"""Warn when a loop over a loader repeats an epoch that is random."""
+
+from __future__ import annotations
+
+from ..common.validation import warn
+from .plan.pipeline import Pipeline
+
+
+class Passes:
+    """Counts whether the runs of one loader came to their end. Any thread may end a run."""
+
+    ended = False  # a run has come to its end
+    _warned = False
+
+    def begin(self, pipeline: Pipeline) -> None:
+        """Warn once if a new run repeats a random epoch: an earlier run ended, and the pipeline has one epoch."""
+        leaf = pipeline.leaf
+        one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+        draws = leaf.facts.shuffle or any(operation.needs_seed for operation in pipeline.operations)
+        if self._warned or not (self.ended and one_epoch and draws):
+            return
+        self._warned = True
+        warn(
+            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
+            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
+            "for batch in epoch: …`; or pass num_epochs=n and loop once."
+        )

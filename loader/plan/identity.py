@@ -1,0 +1,260 @@
+"""The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
+
+In: source, sampler and operations, as they were when the pipeline was made. Out: a fingerprint to
+save, and descriptions of the differences from a saved one.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from ...common.messages import short_repr
+from ...operations import Operation
+from ...operations.identity import fingerprint
+from ...sources import fingerprint_of
+
+PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
+"""Key of a compressed identity; least length of a text that is compressed; largest length of a text that is read."""
+
+
+Values = dict[str, Any]
+"""Plain JSON values by name, which must not be changed."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a program described: its sources, orders, joins, operations and batch sizes, as plain JSON values.
+
+    Equal programs have equal identities.
+
+    Attributes:
+        sources: for each leaf (source with its sampler), the fingerprint of its source.
+        orders: for each leaf, the fingerprint of its sampler, with the changes that the order went
+            through in earlier runs.
+        joins: for each join of streams, its rule, and the names and sizes of its inputs.
+        operations: for each operation, its fingerprint.
+        sizes: for each operation that takes several elements (`Batch`, `Pack`), how many.
+    """
+
+    sources: tuple[Values, ...]
+    orders: tuple[Values, ...]
+    joins: tuple[Values, ...] = ()
+    operations: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @cached_property
+    def json(self) -> str:
+        """JSON text for a state, without empty entries. Text of 16,384 or more characters is compressed: {"packed": …}."""
+        text = json_text({name: value for name, value in vars(self).items() if value})
+        if len(text) < PACKED_FROM:
+            return text
+        return json_text({PACKED: b64encode(zlib.compress(text.encode(), 6)).decode()})
+
+    @classmethod
+    def read(cls, values: Any) -> Identity:
+        """Read an identity from the parsed value of `json`, compressed or not.
+
+        Raises:
+            ValueError, TypeError: it is not an identity.
+        """
+        known = {name: _tuple(value) for name, value in _unpacked(values).items()}
+        identity = cls(**known)
+        for each in (*identity.sources, *identity.orders, *identity.joins):
+            _checked(each)
+        for order in identity.orders:
+            if order.get("kind") == "MixSampler":
+                any(_checked(value) for name, value in order.items() if name.startswith("part "))
+        for join in identity.joins:
+            _check_join(join)
+        if not identity.orders or len(identity.orders) != len(identity.sources):
+            raise ValueError("it needs a source for each order")
+        if not all(type(size) is int and size > 0 for size in identity.sizes):
+            raise ValueError("sizes must be positive")
+        return identity
+
+    @property
+    def order(self) -> Values:
+        """The order of the first leaf (source with its sampler); of the only one, if there are no joins."""
+        return self.orders[0]
+
+    @property
+    def every_order(self) -> list[Values]:
+        """The order of each leaf (source with its sampler), each followed by the orders of its parts if it is a mix."""
+        return [each for order in self.orders for each in (order, *orders_in(order))]
+
+    def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
+        """Return this identity with another order, and perhaps another source, of leaf number `number`."""
+        source = self.sources[number] if source is None else source
+        return replace(self, orders=_with(self.orders, number, order), sources=_with(self.sources, number, source))
+
+    @property
+    def labelled(self) -> Values:
+        """The same values under the labels that messages and tools show."""
+        joins = {"joins": list(self.joins)} if self.joins else {}
+        return {
+            "source": _one_or_all("sources", self.sources),
+            "sampler": {**_one_or_all("samplers", self.orders), **joins},
+            "operations": list(self.operations),
+            "batch_sizes": list(self.sizes),
+        }
+
+
+def orders_in(mix: Values) -> list[Values]:
+    """Return the orders of the parts of a mix, from its fingerprint; [] for any other order."""
+    return [value for value in mix.values() if isinstance(value, dict) and "kind" in value]
+
+
+def _unpacked(values: Any) -> Values:
+    if isinstance(values, dict) and values.keys() == {PACKED}:
+        unpacking = zlib.decompressobj()
+        try:
+            text = unpacking.decompress(b64decode(values[PACKED], validate=True), LONGEST)
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+        if not unpacking.eof:
+            raise ValueError(f"it is longer than {LONGEST} bytes, or cut off")
+        try:
+            values = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
+    return _checked(values)
+
+
+def _checked(values: Any) -> Values:
+    if not isinstance(values, dict):
+        raise TypeError
+    return values
+
+
+def _tuple(values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list):
+        raise TypeError
+    return tuple(values)
+
+
+def _check_join(join: Values) -> None:
+    """Raise TypeError or ValueError if the description of a join of streams is damaged."""
+    names, sizes = _tuple(join.get("names")), _tuple(join.get("sizes"))
+    if len({*map(repr, names)}) != len(names) or (names and len(names) != len(sizes)):
+        raise ValueError
+    if not all([*map(type, _tuple(size))] == [int] * 3 for size in sizes):
+        raise ValueError
+
+
+def _with(values: tuple[Values, ...], number: int, value: Values) -> tuple[Values, ...]:
+    return (*values[:number], value, *values[number + 1 :])
+
+
+def json_text(values: Any) -> str:
+    """Return plain values as JSON text. Equal values give equal text."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
+    """Describe the differences of two dicts of plain values, a line for each.
+
+    The saved value comes first, then the present one.
+
+    >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
+    ['source: records 60000 → 59999']
+    """
+    found = []
+    for part in sorted(set(saved) | set(present)):
+        found += _differences_of(part, saved.get(part), present.get(part))
+    return found
+
+
+def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
+    if saved == present:
+        return []
+    if isinstance(saved, dict) and isinstance(present, dict):
+        names = sorted(set(saved) | set(present), key=str)
+        found = (_differences_in(part, name, saved.get(name), present.get(name)) for name in names)
+        return list(chain.from_iterable(found))
+    if isinstance(saved, list) and isinstance(present, list):
+        if len(saved) != len(present):
+            return [f"{part}: {len(saved)} → {len(present)}"]
+        return [
+            f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
+        ]
+    return [f"{part}: {short_repr(saved)} → {short_repr(present)}"]
+
+
+def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
+    if name == "weights" or name.endswith("order"):
+        both = zip(weights_by_position(saved), weights_by_position(present), strict=False)
+        if found := [line for pair in both for line in _weights_changed(*pair)]:
+            return found
+    if isinstance(saved, dict) and isinstance(present, dict):
+        return _differences_of(f"{part}: {name}", saved, present)
+    if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
+        pairs = enumerate(zip(saved, present))
+        return list(chain.from_iterable(_differences_in(part, f"{name} {index}", *pair) for index, pair in pairs))
+    return [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]
+
+
+WEIGHT = "weight of "
+"""Beginning of the text about a changed weight of a mix."""
+
+
+def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Read the weights of a mix from a fingerprint: pairs of a first position and a dict of weights by name.
+
+    Returns [] if the value `told` has no weights.
+
+    >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
+    ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
+    """
+    try:
+        if isinstance(told, dict) and "stages" in told:
+            return [(start, dict(zip(told["names"], weights))) for start, weights in told["stages"]]
+        stages: list[Any] = [[0, told]] if isinstance(told, dict) else told
+        return [(start, dict(weights)) for start, weights in stages]
+    except (TypeError, ValueError, LookupError):
+        return []
+
+
+def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
+    """Return a line for each part of a mix whose weight differs between two stages that begin at the same position.
+
+    Args:
+        saved: first position of the saved stage, and its weights by part.
+        present: the same of the present stage. If it begins at another position, the result is [].
+    """
+    (start, before), (other, now) = saved, present
+    if start != other:
+        return []
+    since = f" from position {start} on" if start else ""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [
+        f"{WEIGHT}{short_repr(name)}{since}: {before.get(name, 'no such part')} → {now.get(name, 'no such part')}"
+        for name in names
+    ]
+
+
+@dataclass(frozen=True)
+class IdentitySnapshot:
+    """Fingerprints of sources and operations, taken once, because these may change while they work.
+
+    Attributes:
+        sources: for each leaf (source with its sampler), the fingerprint of its source.
+        operations: for each operation, its fingerprint.
+    """
+
+    sources: tuple[Values, ...]
+    operations: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> IdentitySnapshot:
+        return cls(tuple(map(fingerprint_of, sources)), tuple(map(fingerprint, operations)))
+
+
+def _one_or_all(name: str, values: tuple[Values, ...]) -> Values:
+    return values[0] if len(values) == 1 else {name: list(values)}

@@ -1,0 +1,30 @@
+"""Which entries of a mix's fingerprint describe the mix, and which tell how it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..changing.sampler import ChangingSampler, lasting
+from .parts import part_named
+
+if TYPE_CHECKING:
+    from .sampler import MixSampler
+
+PASSING = ("history", "ended", "changes", "first")
+"""Keys in a mix's fingerprint that say how the mix changed, not what the user passed."""
+
+
+def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
+    """Return the weights and the ramp of a mix's fingerprint, which determine its parts until a part ends."""
+    return [fingerprint.get("weights"), fingerprint.get("ramp")]
+
+
+def lasting_mix(mix: MixSampler) -> dict[str, Any]:
+    """Return a mix's fingerprint without the entries that may change as records are added."""
+    parts = {
+        part_named(name): lasting(part.fingerprint)
+        for name, part in mix.parts.items()
+        if isinstance(part, ChangingSampler)
+    }
+    return {**{name: value for name, value in mix.fingerprint.items() if name != "ended"}, **parts}

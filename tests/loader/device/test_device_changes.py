@@ -1,0 +1,92 @@
+"""Other weights of a mix on a feeder, which has read ahead when the user gives them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+
+import headrace
+from headrace import Batch, DataLoader, MixSampler
+
+CPU = jax.devices("cpu")[0]
+PARTS = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
+ONLY_A, ONLY_B = {"a": 1, "b": 0}, {"a": 0, "b": 1}
+AHEAD = 2 + 1 + 2  # host_buffer, device_buffer, and 2
+
+
+def _loader(weights=ONLY_A):
+    return DataLoader(data_source=PARTS, sampler=MixSampler(PARTS, weights), operations=[Batch(4)])
+
+
+def _feeder():
+    return iter(_loader().to_device(CPU, host_buffer=2, device_buffer=1))
+
+
+def _values(batches):
+    return [np.asarray(batch).tolist() for batch in batches]
+
+
+def _schedule(step, count):
+    """The batches of a mix that says so from the start."""
+    return _values(islice(_loader([(0, ONLY_A), (4 * step, ONLY_B)]), count))
+
+
+@pytest.mark.parametrize("read", [0, 1, 3])
+def test_a_change_holds_from_its_step_on_although_batches_were_read_ahead(read):
+    """Whatever the feeder's threads had read when it came."""
+    with _feeder() as feeder:
+        seen = _values(islice(feeder, read))
+        feeder.change(weights=ONLY_B, at_step=read + AHEAD)
+        seen += _values(islice(feeder, AHEAD + 3))
+        assert seen == _schedule(read + AHEAD, read + AHEAD + 3)
+
+
+@pytest.mark.parametrize("read", [0, 2])
+@pytest.mark.parametrize("more", [0, 3, AHEAD, AHEAD + 2])
+def test_every_state_after_the_call_tells_the_change(read, more):
+    """Also states of batches that were read before it; a feeder and an iterator resume from them."""
+    with _feeder() as feeder:
+        seen = _values(islice(feeder, read))
+        feeder.change(weights=ONLY_B)
+        seen += _values(islice(feeder, more))
+        state = feeder.get_state()
+    expected = _schedule(read + AHEAD, read + AHEAD + 6)
+    host = iter(_loader())
+    host.set_state(state)
+    assert [*seen, *_values(islice(host, 3))] == expected[: len(seen) + 3]
+    with _feeder() as other:
+        other.set_state(state)
+        assert _values(islice(other, 3)) == expected[len(seen) : len(seen) + 3]
+
+
+def test_an_iterator_that_a_feeder_gives_back_knows_the_change():
+    """It stands at the user's place."""
+    iterator = iter(_loader())
+    with iter(headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)) as feeder:
+        seen = _values(islice(feeder, 2))
+        feeder.change(weights=ONLY_B)
+    assert [*seen, *_values(islice(iterator, AHEAD + 2))] == _schedule(2 + AHEAD, AHEAD + 4)
+
+
+def test_a_state_from_before_the_change_ends_it():
+    """What a state tells is what holds."""
+    with _feeder() as feeder:
+        state = feeder.get_state()
+        feeder.change(weights=ONLY_B)
+        next(feeder)
+        feeder.set_state(state)
+        assert _values(islice(feeder, AHEAD + 3)) == _values(islice(_loader(), AHEAD + 3))
+
+
+def test_a_step_that_may_have_been_read_is_refused():
+    """The error names the first one that is possible."""
+    with _feeder() as feeder:
+        next(feeder)
+        with pytest.raises(ValueError, match=f"reads up to {AHEAD} steps ahead. Pass {AHEAD + 1} or more"):
+            feeder.change(weights=ONLY_B, at_step=AHEAD)
+        with pytest.raises(ValueError, match="has no b"):
+            feeder.change(weights={"a": 1})
+        assert _values(islice(feeder, 2)) == _values(islice(_loader(), 3))[1:]

@@ -1,0 +1,51 @@
+"""What runs on other numbers of shards have left of an order that becomes longer in between."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import tries
+
+from headrace.errors import CheckpointError
+from headrace.loader.plan.lineage import ReshardHistory
+
+
+@tries(300)
+@given(st.data())
+def test_each_position_comes_once_although_the_order_grows_between_the_runs(data):
+    """Shards stop anywhere, also at the end; the order then gets more positions, and other shards read what is left."""
+    history, total, read = ReshardHistory(), data.draw(st.integers(0, 30)), []
+    for _ in range(data.draw(st.integers(1, 5))):
+        shards = data.draw(st.integers(1, 5))
+        length = history.length(total)
+        places = []
+        for shard in range(shards):
+            local = data.draw(st.integers(0, len(range(shard, length, shards))))
+            read += history.positions(shard + shards * np.arange(local)).tolist()
+            places.append((local, 0))
+        history = history.followed_by(places, total)
+        history = ReshardHistory.from_values(json.loads(history.json))
+        total += data.draw(st.sampled_from([0, 0, 1, 2, 7]))
+    left = history.positions(np.arange(history.length(total))).tolist()
+    assert sorted([*read, *left]) == list(range(total))
+
+
+@pytest.mark.parametrize(("total", "is_refused"), [(10, False), (9, False), (8, False), (7, True), (0, True)])
+def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_refused):
+    """Two shards have read four positions each, so eight must be there."""
+    history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
+    if is_refused:
+        with pytest.raises(CheckpointError, match=f"10 positions .* but this sampler has {total}, fewer"):
+            history.check_total(total)
+    else:
+        history.check_total(total)
+        assert history.positions(np.arange(history.length(total))).tolist() == list(range(8, total))
+
+
+@pytest.mark.parametrize("grown", [[[0, 1.5]], [[0, True]], [[0, 0]], [3], [["a", 1]], [[0, 1, 2]], [[-1, 1]]])
+def test_a_damaged_growth_is_refused(grown):
+    """Whatever is there in place of pairs of numbers."""
+    with pytest.raises(CheckpointError, match="the state is damaged: lineage="):
+        ReshardHistory.from_values([10, [[1, 1, [0, 1]]], [], False, 0, None, *grown])

@@ -1,0 +1,205 @@
+"""The weights of a mix change while its run goes on; a schedule that says so from the start is the oracle."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+from damage import sealed
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import tries
+
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixSampler, ShardOptions
+from headrace.errors import CheckpointError
+
+PARTS = {"a": np.arange(40), "b": np.arange(100, 125), "c": np.arange(200, 203)}
+NUMBERS = st.fixed_dictionaries({name: st.integers(0, 5) for name in PARTS}).filter(
+    lambda weights: any(weights.values())
+)
+
+
+def _loader(weights, shard=(0, 1), batch=2, when="repeat", worker_count=0):
+    sampler = MixSampler(PARTS, weights, shuffle=True, seed=7, when_exhausted=when)
+    operations = [Batch(batch)]
+    return DataLoader(
+        data_source=PARTS,
+        sampler=sampler.with_shard_options(ShardOptions(*shard)),
+        operations=operations,
+        worker_count=worker_count,
+    )
+
+
+def _values(batches):
+    return [np.asarray(batch).tolist() for batch in batches]
+
+
+def _refusal(call, kind=ValueError):
+    with pytest.raises(kind) as caught:
+        call()
+    assert len(str(caught.value)) < 500
+    return str(caught.value)
+
+
+def _changed(iterators, weights, step):
+    """All shards make the call. True if the stream has not ended before the step."""
+    try:
+        for iterator in iterators:
+            iterator.change(weights=weights, at_step=step)
+    except ValueError as error:
+        if "after the end" not in str(error):
+            raise
+        return False
+    return True
+
+
+@tries(60)
+@given(data=st.data(), when=st.sampled_from(["repeat", "all", "first"]))
+def test_a_change_is_the_stream_of_a_schedule_that_says_so(data, when):
+    """Killed at any steps, resumed on any shards, by programs that describe the former or the latest weights."""
+    described = schedule = [(0, data.draw(NUMBERS)), *([(13, data.draw(NUMBERS))] if data.draw(st.booleans()) else [])]
+    latest, shards, states, seen = described, 1, None, []
+    for _ in range(data.draw(st.integers(1, 4))):
+        program = data.draw(st.sampled_from([described, latest]))
+        iterators = [iter(_loader(program, (shard, shards), 6 // shards, when)) for shard in range(shards)]
+        for iterator in iterators if states else ():
+            iterator.set_states(states)
+        if data.draw(st.booleans()):
+            weights, step = data.draw(NUMBERS), iterators[0].step + data.draw(st.integers(0, 3))
+            if _changed(iterators, weights, step):
+                latest = weights
+                schedule = [*(stage for stage in schedule if stage[0] < step * 6), (step * 6, weights)]
+        count = data.draw(st.integers(0, 4))
+        taken = [_values(islice(iterator, count)) for iterator in iterators]
+        whole = all(len(batch) == 6 // shards for batches in taken for batch in batches)
+        if not whole or any(len(batches) < count for batches in taken):
+            break
+        for level in zip(*taken):
+            seen += np.array(level).T.ravel().tolist()
+        states = [iterator.get_state() for iterator in iterators]
+        shards = data.draw(st.sampled_from([1, 2, 3]))
+    expected = islice(_loader(schedule, when=when, batch=1), len(seen))
+    assert seen == [key for batch in _values(expected) for key in batch]
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_what_was_prefetched_is_dropped(worker_count):
+    """So the change holds from its step on, whatever the workers had made."""
+    with iter(_loader({"a": 1, "b": 0, "c": 0}, worker_count=worker_count)) as iterator:
+        next(iterator)
+        iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=3)
+        rest = _values(islice(iterator, 4))
+    assert [min(batch) >= 100 for batch in rest] == [False, False, True, True]
+
+
+def test_a_change_for_an_earlier_step_replaces_one_for_a_later_step():
+    """The weights of the last call hold from its step on."""
+    iterator = iter(_loader({"a": 1, "b": 0, "c": 0}))
+    iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=4)
+    iterator.change(weights={"a": 0, "b": 0, "c": 1}, at_step=2)
+    assert [min(batch) // 100 for batch in _values(islice(iterator, 6))] == [0, 0, 2, 2, 2, 2]
+
+
+def test_a_chain_of_a_mix_changes_as_a_loader_does():
+    """`MapDataset.mix` is the same mix."""
+    parts = {name: MapDataset.source(part) for name, part in PARTS.items()}
+    stream = MapDataset.mix(parts, {"a": 1, "b": 0, "c": 0}, when_exhausted="repeat").to_iter_dataset().batch(2)
+    iterator = iter(stream)
+    iterator.change(weights=[0, 1, 0], at_step=1)
+    assert [min(batch) // 100 for batch in _values(islice(iterator, 3))] == [0, 1, 1]
+
+
+def test_an_iterator_that_changed_goes_back_to_a_state_from_before():
+    """The state decides which weights hold."""
+    iterator = iter(_loader({"a": 1, "b": 1, "c": 1}))
+    state, plain = iterator.get_state(), _values(islice(_loader({"a": 1, "b": 1, "c": 1}), 3))
+    iterator.change(weights={"a": 1, "b": 0, "c": 0})
+    changed, later = _values(islice(iterator, 3)), iterator.get_state()
+    assert changed != plain
+    iterator.set_state(state)
+    assert _values(islice(iterator, 3)) == plain
+    iterator.set_state(later)
+    assert all(max(batch) < 100 for batch in _values(islice(iterator, 3)))
+
+
+def test_a_hundred_changes_of_a_thousand_parts_take_little_room():
+    """A change keeps the weights that differ."""
+    parts = {f"part {number}": 10 for number in range(1000)}
+    source = {name: range(10) for name in parts}
+    iterator = iter(
+        DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
+    )
+    weights = dict.fromkeys(parts, 1.0)
+    before = len(iterator.get_state())
+    for number in range(100):
+        weights |= {f"part {number}": 2.0, f"part {number + 1}": 0.5}
+        iterator.change(weights=weights, at_step=number + 1)
+    state = iterator.get_state()
+    assert len(state) < before + 10_000
+    again = iter(
+        DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
+    )
+    again.set_state(state)
+    assert _values(islice(again, 120)) == _values(islice(iterator, 120))
+
+
+def test_a_state_tells_a_change_and_damage_to_it_is_refused():
+    """Each change is a position and the weights that differ."""
+    iterator = iter(_loader({"a": 1, "b": 1, "c": 1}))
+    iterator.change(weights={"a": 1, "b": 3, "c": 1}, at_step=5)
+    state = json.loads(iterator.get_state())
+    assert state["identity"]["orders"][0]["changes"] == [[10, {"b": 3.0}]]
+    for damage in (3, [3], [[1]], [[-1, {}]], [["x", {}]], [[5, {"x": 1.0}]], [[5, {"a": "x"}]], [[5, 3]]):
+        order = {**state["identity"]["orders"][0], "changes": damage}
+        damaged = sealed({**state, "identity": {**state["identity"], "orders": [order]}})
+        with pytest.raises(CheckpointError, match="damaged"):
+            iterator.set_state(damaged)
+    next(iterator)
+
+
+def test_what_cannot_change_is_refused():
+    """And the iterator stays where it is."""
+    weights = {"a": 1, "b": 1, "c": 1}
+    iterator = iter(_loader(weights, when="all"))
+    next(iterator)
+    assert "at_step=0 is too early: the next step is 1. Pass 1 or more." in _refusal(
+        lambda: iterator.change(weights=weights, at_step=0)
+    )
+    assert "after the end" in _refusal(lambda: iterator.change(weights=weights, at_step=34))
+    assert "has no c" in _refusal(lambda: iterator.change(weights={"a": 1, "b": 1}))
+    assert "names x" in _refusal(lambda: iterator.change(weights={**weights, "x": 1}))
+    assert "at least 0" in _refusal(lambda: iterator.change(weights={**weights, "a": -1}))
+    assert "at_step" in _refusal(lambda: iterator.change(weights=weights, at_step=1.5), TypeError)
+    assert iterator.step == 1
+    for loader in (
+        DataLoader(data_source=range(9), sampler=IndexSampler(9), operations=[Batch(2)]),
+        DataLoader(data_source=PARTS, sampler=MixSampler(PARTS), operations=[Filter(bool), Batch(2)]),
+    ):
+        assert "change(weights=) needs a mix" in _refusal(
+            lambda loader=loader: iter(loader).change(weights=weights), TypeError
+        )
+
+
+def test_what_a_run_on_other_shards_left_comes_by_the_former_weights():
+    """A change can begin behind it; the error says where."""
+    former = [iter(_loader({"a": 1, "b": 0, "c": 0}, (shard, 2), batch=1)) for shard in range(2)]
+    next(former[0]), next(former[0]), next(former[0])
+    states = [iterator.get_state() for iterator in former]
+    iterator = iter(_loader({"a": 1, "b": 0, "c": 0}))
+    iterator.set_states(states)
+    why = _refusal(lambda: iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=3))
+    assert "at_step=3 is too early: its records were left by a run on another number of shards" in why
+    assert "Pass 5 or more" in why
+    iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=5)
+    assert [min(batch) // 100 for batch in _values(islice(iterator, 3))] == [0, 0, 1]
+
+
+def test_the_difference_of_a_changed_run_is_told():
+    """By `headrace.diff`, with the step."""
+    iterator = iter(_loader({"a": 1, "b": 1, "c": 1}))
+    plain = iterator.get_state()
+    iterator.change(weights={"a": 1, "b": 4, "c": 1}, at_step=6)
+    found = headrace.diff(plain, iterator.get_state())
+    assert found.step is not None
+    assert found.step >= 6
