@@ -519,7 +519,7 @@ def test_a_dataset_of_batches_is_a_dataset(shards):
         "Told",
         (),
         {
-            "lengths": LENGTHS,
+            "facts": headrace.SourceFacts(lengths=lambda: LENGTHS),
             "__len__": lambda _: 60,
             "__getitem__": lambda _, key: source[key],
         },
