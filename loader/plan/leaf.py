@@ -149,7 +149,7 @@ class Leaf:
     def epoch_of(self, local: int) -> int:
         """Return the epoch, from 0, of the record at a local position; 0 for planned batches after the end."""
         if self.plans_batches:
-            return self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0
+            return self.epoch + self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:

@@ -43,6 +43,15 @@ def _of(keys):
     return [key for key in keys if key < B], [key - B for key in keys if key >= B]
 
 
+def test_trace_tells_the_generation_of_the_part_that_grew(folder):
+    """By its name, whatever the order in which parts are listed."""
+    append(folder / "a.json", 2)
+    parts = dict(reversed(_parts(folder).items()))
+    loader = DataLoader(data_source=parts, sampler=MixSampler(parts, when_exhausted="repeat"))
+    told = {int(loader.records_at(step).keys() == {"a"}): headrace.trace(loader, step).generations for step in range(4)}
+    assert told == {1: ("generation 1 of part 'a', which holds from its position 0 on",), 0: ()}
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_is_appended_to_a_part_comes_with_its_next_epoch(folder, workers):
     """Each part has epochs of its own; the proportions stay, and a state goes on with the same changes."""

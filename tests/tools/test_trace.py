@@ -381,6 +381,18 @@ def test_steps_that_are_left_out_have_no_records():
         headrace.trace(loader, 3)
 
 
+def test_steps_of_a_loop_per_epoch_of_planned_batches():
+    """Their records and epochs are those that were delivered, whatever epoch the loop is in."""
+    arrays = [np.full(3, key) for key in range(8)]
+    sampler = IndexSampler(8, shuffle=True, seed=1, num_epochs=3)
+    planned = headrace.BudgetBatch(6, lengths=[3] * 8)
+    epochs = DataLoader(data_source=arrays, sampler=sampler, operations=[planned]).epochs()
+    delivered = [(batch["tokens"][:, 0].tolist(), epoch.epoch) for epoch in epochs for batch in epoch]
+    loader = DataLoader(data_source=arrays, sampler=sampler, operations=[planned])
+    found = [headrace.trace(loader.epochs(), step) for step in range(len(delivered))]
+    assert [([record.key for record in one.records], one.epochs[""]) for one in found] == delivered
+
+
 def test_epochs_of_a_mix_are_told_by_part():
     """The epoch of each part at its last record."""
     loader = _mix_loader()

@@ -161,6 +161,14 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(self, epoch=epoch, seed=seed)
 
     @property
+    def whole(self) -> BudgetOrder:
+        """The order of all epochs."""
+        if self.epoch is None:
+            return self
+        seed = None if self.seed is None else self.seed - (self.epoch << 32)
+        return dataclasses.replace(self, epoch=None, seed=seed)
+
+    @property
     def _origin(self) -> int:
         """Number of the first window of this run."""
         return (self.epoch or 0) * len(self.windows)
@@ -275,9 +283,9 @@ class BudgetOrder(VectorSampler):
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch, from 0, of the batch at a position."""
-        if not self.steps_per_epoch:
-            return self.epoch or 0
+        """Return the epoch, from 0, of the batch at a position; 0 if this is the order of a single epoch."""
+        if self.epoch is not None or not self.steps_per_epoch:
+            return 0
         key = self.record_keys(np.array([position], dtype=np.int64))
         return int(self.batch_keys(key).window[0]) // len(self.windows)
 
