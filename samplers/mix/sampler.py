@@ -97,7 +97,7 @@ class MixSampler(MixPast):
         named = parts_by_name(parts)
         epochs = None if when_exhausted == "repeat" else 1
         self._max_epochs = epochs_of(max_epochs, list(named))
-        self._parts = {
+        self._parts: dict[str, VectorSampler] = {
             name: as_order(name, part, shuffle, seed, self._max_epochs.get(name, epochs))
             for name, part in named.items()
         }
