@@ -6,7 +6,6 @@ import functools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -127,7 +126,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @property
     def facts(self) -> SourceFacts:
         """Facts about the dataset as a source. A source below may grow; the dataset keeps the records that it had."""
-        return replace(Evaluated(self.root_node, len(self)).facts, checks_keys=False)
+        return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -6,8 +6,7 @@ In: any source. Out: its `SourceFacts`. `facts_of` is the only function that ask
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +61,7 @@ def _same(keys: Int64s) -> Any:
     return keys
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SourceFacts:
+class SourceFacts(NamedTuple):
     """Facts about a source. A source has them as its attribute or property `facts`; all of them have defaults.
 
     A fact that takes time to find is a function, which is called when it is needed. The loader calls functions from
@@ -195,7 +193,7 @@ def facts_of(source: Any) -> SourceFacts:
             f"{type(source).__qualname__}.facts is {a_kind_of(facts)}. Headrace reads this attribute of a source: make it "
             "a headrace.SourceFacts or a property that returns one, or give it another name."
         )
-    return replace(facts, reads_singly=not reads_many(source)) if facts.reads_singly is None else facts
+    return facts._replace(reads_singly=not reads_many(source)) if facts.reads_singly is None else facts
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:

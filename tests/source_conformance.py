@@ -201,7 +201,7 @@ class SourceConformance:
     def test_the_facts_travel_with_the_source(self, source):
         """A pickled source has the same facts."""
         facts, others = facts_of(source), facts_of(pickle.loads(pickle.dumps(source)))
-        for name, value in vars(facts).items():
+        for name, value in facts._asdict().items():
             other = getattr(others, name)
             assert type(other) is type(value), name
             if isinstance(value, (bool, int)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -276,7 +276,7 @@ class Own(OnSeveral):
     @property
     def facts(self) -> SourceFacts:
         """Facts about the elements. The dataset is called for one element at a time."""
-        return replace(super().facts, reads_singly=True)
+        return super().facts._replace(reads_singly=True)
 
     @property
     def operations(self) -> int:

@@ -217,7 +217,7 @@ class Evaluated:
         node, count, own = self.root_node, self._length, dict[str, Any]()
         if count == node.length < ENDLESS:
             own = {"lengths": lambda: node.lengths_at(np.arange(count)), "packed_costs": node.packed_costs}
-        return dataclasses.replace(node.facts, array_keys=True, checks_keys=True, **own)
+        return node.facts._replace(array_keys=True, checks_keys=True, **own)
 
     def __len__(self) -> int:
         return self._length

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -149,7 +148,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
     @property
     def facts(self) -> SourceFacts:
         # The library has threads of its own, which serve one call.
-        return replace(super().facts, has_own_threads=True, reads_ahead=1, records_together=self._group_size)
+        return super().facts._replace(has_own_threads=True, reads_ahead=1, records_together=self._group_size)
 
     def _group_size(self) -> int:
         """Return the number of records that are decompressed to read one record: the `group_size` of the first file."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -166,7 +165,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @property
     def facts(self) -> SourceFacts:
-        return replace(super().facts, lengths_by=self.lengths_by)
+        return super().facts._replace(lengths_by=self.lengths_by)
 
     def file_place(self, key: int) -> FilePlace:
         ends, groups = self._ends_of_files

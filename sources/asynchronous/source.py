@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +45,7 @@ class AsyncSource:
     @property
     def facts(self) -> SourceFacts:
         """The facts of the asynchronous source, which is read in the event loop."""
-        return replace(
-            facts_of(self.source),
+        return facts_of(self.source)._replace(
             array_keys=True,
             checks_keys=True,
             reads_singly=self._reads_singly,

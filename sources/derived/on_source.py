@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, SupportsIndex
 
@@ -76,8 +75,7 @@ class ByOtherKeys(OnSource):
         """Facts about the records of this source: those of the other source, under the keys of this one."""
         below = facts_of(self.source)
         read, by = below.read_in_loop, below.lengths_by
-        return replace(
-            super().facts,
+        return super().facts._replace(
             read_in_loop=None if read is None else lambda keys: read(self._below(keys)),
             lengths=lambda: self._of_keys(below.lengths()),
             lengths_by=None if by is None else lambda name: self._of_keys(by(name)),

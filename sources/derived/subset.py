@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -59,7 +58,7 @@ class Subset(ByOtherKeys):
 
     @property
     def facts(self) -> SourceFacts:
-        return replace(super().facts, columns=lambda: self.columns, made_of=self.made_of)
+        return super().facts._replace(columns=lambda: self.columns, made_of=self.made_of)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
         return numbers[self.keys]

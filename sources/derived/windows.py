@@ -6,7 +6,6 @@ A window is either a slice of one record's arrays, or a stack of several records
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, SupportsIndex
 
@@ -193,7 +192,7 @@ class Windows(OnSource):
 
     @property
     def facts(self) -> SourceFacts:
-        return replace(super().facts, columns=lambda: self.columns, made_of=self.made_of)
+        return super().facts._replace(columns=lambda: self.columns, made_of=self.made_of)
 
     def _records_of(self, keys: Int64s) -> Int64s:
         """Return the keys, without duplicates, of all records that the windows consist of."""

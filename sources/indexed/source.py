@@ -8,7 +8,6 @@ maps the index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -146,7 +145,7 @@ class IndexedSource(FileSource[RecordT]):
     @property
     def facts(self) -> SourceFacts:
         # Of four threads, some wait for the disk while others make records.
-        return replace(super().facts, reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes)
+        return super().facts._replace(reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes)
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)

@@ -16,7 +16,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -210,7 +210,7 @@ class FormerKeys(ByOtherKeys):
     @property
     def facts(self) -> SourceFacts:
         """Facts about the records of the former source. Lengths and sizes of omitted records are 0."""
-        return replace(super().facts, omitted_keys=self.omitted_keys, file_place=self.file_place)
+        return super().facts._replace(omitted_keys=self.omitted_keys, file_place=self.file_place)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
         known = np.zeros(len(self), np.int64)

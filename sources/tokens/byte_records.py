@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,4 +80,4 @@ class BytesSource(DocumentSource):
 
     @property
     def facts(self) -> SourceFacts:
-        return replace(super().facts, record_bytes=lambda: self._lengths)
+        return super().facts._replace(record_bytes=lambda: self._lengths)

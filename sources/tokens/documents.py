@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Self, TypeVar
 
@@ -210,7 +209,7 @@ class DocumentSource(FileSource[Any]):
     @property
     def facts(self) -> SourceFacts:
         # A record of a mapped file is a view, and is read from disk when it is used.
-        return replace(super().facts, reads_ahead=self._is_in_store)
+        return super().facts._replace(reads_ahead=self._is_in_store)
 
     @cached_property
     def _lengths(self) -> Int64s:
@@ -254,7 +253,7 @@ class TokenDocuments(DocumentSource):
 
     @property
     def facts(self) -> SourceFacts:
-        return replace(super().facts, lengths=lambda: self.lengths)
+        return super().facts._replace(lengths=lambda: self.lengths)
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
         return documents if self._name is None else [{self._name: document} for document in documents]

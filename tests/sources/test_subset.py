@@ -1,7 +1,5 @@
 """Some records of a source: read, told and batched as those of the source are."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from source_conformance import SourceConformance
@@ -97,7 +95,7 @@ def test_a_source_is_told_which_records_come():
     class Announced(MemorySource):
         @property
         def facts(self):
-            return replace(super().facts, announce=lambda keys: told.extend(keys.tolist()))
+            return super().facts._replace(announce=lambda keys: told.extend(keys.tolist()))
 
     list(headrace.load(Subset(Announced(list(range(9))), KEYS), num_epochs=1))
     assert told == KEYS
