@@ -288,3 +288,18 @@ def test_files_that_the_design_names_are_there():
     named = set(re.findall(r"`([\w/]+\.py)`", "".join(pages)))
     files = [f"/{path.relative_to(ROOT)}" for path in [*MODULES.values(), *ROOT.glob("tests/**/*.py")]]
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in files)} == set()
+
+
+def test_nobody_but_facts_of_asks_whether_a_source_has_a_member():
+    """No `getattr` or `hasattr` looks for the name of a fact, or for a member of generations."""
+    from headrace.sources.facts import Generations, SourceFacts
+
+    members = {*SourceFacts._fields, *(name for name in vars(Generations) if name[0] != "_")}
+    calls = [
+        (module, node.lineno, node.args[1].value)
+        for module in MODULES
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr") and len(node.args) > 1
+        if isinstance(node.args[1], ast.Constant)
+    ]
+    assert not [call for call in calls if call[2] in members]

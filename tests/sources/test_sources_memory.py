@@ -372,3 +372,25 @@ except ImportError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.startswith(headrace.errors.MissingExtraError.__name__)
     assert f'pip install "headrace[{extra}]"' in done.stdout
+
+
+def test_facts_of_another_type_are_an_error():
+    """An attribute `facts` that is something else is refused, with the type that it must have."""
+
+    class Odd(Tens):
+        facts = ("reads_ahead", 4)
+
+    with pytest.raises(TypeError, match=r"Odd\.facts is a tuple\. .*make it a headrace\.SourceFacts"):
+        reader_of(Odd())
+
+
+def test_an_error_in_facts_is_not_hidden():
+    """A property `facts` that fails is not taken for a source without facts."""
+
+    class Wrong(Tens):
+        @property
+        def facts(self):
+            return self.nothing
+
+    with pytest.raises(AttributeError, match="nothing"):
+        reader_of(Wrong())
