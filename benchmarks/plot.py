@@ -32,6 +32,7 @@ def main(results: Path, picture: Path) -> None:
     """One group of bars for each workload, on a logarithmic axis."""
     plt.rcParams.update(dict.fromkeys(_INKED, INK))
     workloads = json.loads(results.read_text())["workloads"]
+    workloads = [one for one in workloads if any(each["name"] == "limit" for each in one["contenders"])]
     figure, axes = plt.subplots(figsize=(11, 4.2), constrained_layout=True)
     width = 0.8 / len(SHOWN)
     for place, (name, colour) in enumerate(SHOWN.items()):

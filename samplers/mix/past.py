@@ -24,7 +24,7 @@ class MixPast(VectorSampler):
             differ from there on.
     """
 
-    _parts: dict[str, Any]
+    _parts: dict[str, VectorSampler]
     _given: Stages
     _ramp: bool
     _history: dict[str, Any] | None = None  # the order before the last change of parts
