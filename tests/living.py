@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections import Counter
 
 from growing_source import GrowingKeys, append
 
@@ -216,78 +215,3 @@ class History:
         sampler = json.loads(self.states[0])["identity"]["orders"][0] if self.states else {}
         histories = [each.get("history") for each in (sampler, *sampler.values()) if isinstance(each, dict)]
         return sum(len(each) for each in histories if isinstance(each, list))
-
-
-class UnevenHistory:
-    """One epoch on shards at any steps, which take in what is appended, are killed, and are begun again on other shards.
-
-    Args:
-        seed: of all that happens.
-        folder: for the data.
-    """
-
-    def __init__(self, seed, folder):
-        self.draw = random.Random(f"uneven {seed}")
-        draw, self.folder = self.draw, folder / f"uneven {seed}"
-        self.folder.mkdir()
-        self.names = "ab"[: draw.randint(1, 2)]
-        for name in self.names:
-            append(self.folder / f"{name}.json", draw.randint(3, 12))
-        self.growth = GrowthOptions(draw.choice(["now", "epoch"]), draw.randint(1, 8), self.folder / "log")
-        self.weights, self.batch = {"a": draw.choice([1, 20]), "b": 1}, draw.randint(1, 3)
-        self.due = {source[key] for source in self._sources().values() for key in range(len(source))}
-        self.came = Counter()
-
-    def _sources(self):
-        return {
-            name: GrowingKeys(self.folder / f"{name}.json", first=APART * number)
-            for number, name in enumerate(self.names)
-        }
-
-    def _shard(self, shard, shards):
-        sources = self._sources()
-        if len(sources) > 1:
-            weights = {name: self.weights[name] for name in sources}
-            sampler = MixSampler(sources, weights, when_exhausted="all", shuffle=True, seed=1)
-        else:
-            sources = sources["a"]
-            sampler = IndexSampler(len(sources), num_epochs=1, shuffle=True, seed=1)
-        loader = DataLoader(
-            data_source=sources,
-            sampler=sampler,
-            operations=[Batch(self.batch)],
-            shard_options=ShardOptions(shard, shards),
-            growth=self.growth,
-            read_options=ReadOptions(num_threads=0),
-        )
-        return iter(loader)
-
-    def play(self):
-        """Four runs, the last one to its end. Raises CheckpointError: a state is refused."""
-        states, shards = [], self.draw.randint(1, 3)
-        for run in range(4):
-            iterators = [self._shard(shard, shards) for shard in range(shards)]
-            own = len(states) == shards and self.draw.random() < 0.4
-            for shard, iterator in enumerate(iterators if states else ()):
-                if own:
-                    iterator.set_state(states[shard])
-                else:
-                    iterator.set_states(states)
-            for _ in range(self.draw.randint(0, 6)):
-                if self.draw.random() < 0.4:
-                    append(self.folder / f"{self.draw.choice(self.names)}.json", self.draw.randint(1, 3))
-                self._take(self.draw.choice(iterators))
-            for iterator in iterators if run == 3 else ():
-                while self._take(iterator):
-                    pass
-            states, shards = [iterator.get_state() for iterator in iterators], self.draw.choice([shards, 1, 2, 3])
-            for iterator in iterators:
-                iterator.close()
-        twice = [key for key, count in self.came.items() if count > 1]
-        assert not twice, f"records {twice} come twice"
-        assert self.due <= self.came.keys(), f"records {self.due - self.came.keys()} never come"
-
-    def _take(self, iterator):
-        batch = next(iterator, None)
-        self.came += Counter([] if batch is None else batch.tolist())
-        return batch is not None

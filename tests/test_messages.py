@@ -8,23 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from remedies import REMEDY
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 400
 """Characters, with each value as one: values are shortened, so that no message is longer than 500."""
-
-VERBS = (
-    "add|append|ask|await|begin|call|catch|change|check|choose|close|convert|copy|correct|count|cut|define|do|draw|feed|filter|"
-    "free|give|import|install|iterate|keep|leave|let|loop|lower|make|map|mend|mix|move|name|number|omit|order|pack|pass|prepare|"
-    "put|raise|read|remove|rename|restore|return|run|save|say|set|slice|solve|sort|start|trace|truncate|unpack|unset|update|use|"
-    "wait|write"
-)
-
-REMEDY = re.compile(
-    rf"(^|[.?:,;] |… |\b(or|and|please|otherwise) )({VERBS})\b|\bmust\b|should be marked|pip install|…\.?$|\. …",
-    re.IGNORECASE,
-)
-"""A clause that begins with such a verb; what the user's function must do; or a value, which says it."""
 
 RIDDLES = re.compile(
     r"(?<!there )\b(is|are) no\b(?! longer)|\bis none of\b|\b(nobody|told|of now|of before|go on|goes on|gave)\b|"

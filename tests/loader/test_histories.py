@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from living import History, UnevenHistory
+from living import History
 
 from headrace import MixSampler
 from headrace.samplers.changing.sampler import ChangingSampler
@@ -119,17 +119,3 @@ def test_a_planted_fault_is_found(fault, tmp_path):
     with planted(), pytest.raises(AssertionError):
         for seed in range(100):
             _check(seed, tmp_path, parts)
-
-
-def test_shards_at_any_steps_take_in_records_once(tmp_path):
-    """Of one source and of mixes; their states go together although some shards know of fewer records than others."""
-    for seed in range(10):
-        UnevenHistory(seed, tmp_path).play()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(10))
-def test_shards_at_any_steps_take_in_records_once_in_a_thousand_histories(block, tmp_path):
-    """The same of many."""
-    for seed in range(1000 + 100 * block, 1100 + 100 * block):
-        UnevenHistory(seed, tmp_path).play()

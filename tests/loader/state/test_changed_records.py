@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 from damage import sealed
@@ -34,60 +33,6 @@ def _take(loader, states, steps, strict=True):
             iterator.set_states(states, strict)
         keys = [next(iterator).tolist() for _ in range(steps)]
         return keys, iterator.get_state()
-
-
-class Once:
-    """Each living record comes once in an epoch: the records that are still to come in it."""
-
-    def __init__(self, records, omitted):
-        self.records, self.omitted = records, set(omitted)
-        self.due = set(range(records)) - self.omitted
-
-    def change(self, records, omitted):
-        fresh = self.due == set(range(self.records)) - self.omitted
-        self.records, self.omitted = records, set(omitted)
-        self.due = set(range(records)) - self.omitted if fresh else self.due - self.omitted
-        self._roll()
-
-    def take(self, keys):
-        for key in keys:
-            assert key in self.due, f"record {key} comes twice in an epoch, or must not come"
-            self.due.remove(key)
-            self._roll()
-
-    def _roll(self):
-        self.due = self.due or set(range(self.records)) - self.omitted
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("seed", range(8))
-def test_each_living_record_comes_once_after_any_resumes(seed, tmp_path):
-    """Records are appended or left out between runs on one, two or three shards, which are killed at any step."""
-    draw, path = random.Random(seed), tmp_path / "sizes.json"
-    append(path, draw.randint(9, 40))
-    omitted, states, batch = set(), [], 2
-    once = None
-    for _ in range(8):
-        source = GrowingKeys(path, json.loads(path.read_text()).__len__() - 1)
-        if once is None:
-            once = Once(len(source), omitted)
-        else:
-            once.change(len(source), omitted)
-        shards = draw.choice([1, 2, 3])
-        steps = draw.randint(0, 12)
-        taken = []
-        for shard in range(shards):
-            loader = _loader(source, omitted, batch, (shard, shards))
-            own = states[shard] if len(states) == shards and draw.random() < 0.5 else states
-            taken.append(_take(loader, own, steps))
-        for step in range(steps):
-            for place in range(batch):
-                once.take([keys[step][place] for keys, _ in taken])
-        states = [state for _, state in taken]
-        if draw.random() < 0.5:
-            append(path, draw.randint(1, 9))
-        if draw.random() < 0.5:
-            omitted |= set(draw.sample(range(len(source)), 2))
 
 
 def test_a_state_without_changes_goes_on_with_a_loader_that_knows_them():
