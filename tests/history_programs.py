@@ -24,6 +24,7 @@ from headrace import (
     Pack,
     ReadOptions,
     ShardOptions,
+    SourceFacts,
     WeightedSampler,
     WindowShuffle,
 )
@@ -103,6 +104,13 @@ class Records:
         self.world, self.name, self.growing = world, name, growing
         self.generation = world.sizes[name].index(records)
         self.first = APART * NAMES.index(name)
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(generations=self)
+
+    def generation_complete(self, generation: int) -> bool:
+        return True
 
     def generation_records(self, generation: int) -> int:
         return self.world.sizes[self.name][generation]
