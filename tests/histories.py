@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from history_account import Account
-from history_programs import KINDS, LAST, NAMES, TAILS, Program, World, record_weight
+from history_programs import KINDS, LAST, NAMES, TAILS, Program, World
 from remedies import REMEDY
 
 from headrace import ShardOptions
@@ -174,10 +174,7 @@ def _first(draw: random.Random, kind: str) -> Program:
 REASONS = {
     "steps of several sizes": "equal_steps=True needs a pipeline in which each step has the same number of records",
     "the end of a shard": "equal_steps=True cannot be used at the end of a shard",
-    "inside its last window": "inside the last window of a mix",
-    "a row window at the end": "which the end of the former order cut short",
-    "shards changed at the end": "shards had reached its end",
-    "read more": "but the runs before have read more",
+    "shorter": "fewer than these shards have passed",
     "one shard": "shards do not say at which steps the other shards were",
     "records inside a window": "saved inside a window of a Pack",
     "late record": "is omitted now, but it is in a window that was begun",
@@ -232,28 +229,14 @@ class Situation(NamedTuple):
         return self.former.omitted != self.then.omitted
 
 
-def _growing_mix(situation: Situation) -> bool:
-    return situation.former.kind.startswith("growing mix")
-
-
-def _drawn_records(program: Program) -> int:
-    return sum(record_weight(program, number) > 0 for number in range(program.records["a"]))
-
-
 KNOWN: dict[str, Callable[[Situation], bool]] = {
     "omits and reweighs at once": lambda each: (
         each.omits and each.reweighs and not (each.equal and each.former.aligned)
     ),
-    "a growing mix in a window": lambda each: _growing_mix(each) and bool(each.former.tail) and each.reweighs,
-    "a growing mix that omits": lambda each: (
-        _growing_mix(each) and each.omits and not (each.equal and each.former.aligned)
+    "a growing mix reweighs": lambda each: (
+        each.former.kind.startswith("growing mix") and each.reweighs and not (each.equal and each.former.aligned)
     ),
-    "a growing mix whose shard has ended": lambda each: (
-        _growing_mix(each) and each.ended and (each.omits or each.reweighs or each.former.shards != each.then.shards)
-    ),
-    "shorter epochs": lambda each: (
-        KINDS[each.former.kind].repeats and _drawn_records(each.then) < _drawn_records(each.former)
-    ),
+    "a growing run omits after a shard ended": lambda each: KINDS[each.former.kind].grows and each.ended and each.omits,
 }
 """Changes that are left out of the histories, because they fail: each has its tests in `test_history_faults.py`."""
 
