@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
-from histories import REASONS, drawn, played
+from histories import REASONS, History, Run, drawn, played
+from history_programs import Program
 
-from headrace.loader.plan.lineage import ReshardHistory
-from headrace.loader.state import changed_mix, changed_parts, changed_records
+from headrace.loader.plan import lineage
+from headrace.loader.state import changed_mix, changed_records
+from headrace.loader.state.record_checks import first_unread
 
 
 def _played(seeds):
@@ -39,53 +40,48 @@ def test_each_record_comes_as_often_as_it_must_in_ten_thousand_histories(block):
     assert changes > 2 * refused.total()
 
 
-def _nothing(*arguments):
-    """In place of a check."""
+def _longer_near_its_end():
+    """A mix on three shards, of which one is near the end; then other shards, and one part more."""
+    first = Program("mix", {"a": 4, "b": 4}, {"a": 1, "b": 1}, shards=3)
+    longer = {"records": {"a": 4, "b": 4, "c": 5}, "weights": {"a": 1, "b": 1, "c": 2}}
+    return History(first, (Run((2, 3, 0), first._replace(shards=2)), Run((2, 0), first._replace(**longer))))
 
 
-def _of_the_slowest(first_unread):
+def _with_the_last_total(history):
+    """The layers of a history, each with the number of positions that the order has at the end."""
+    orders, total = [], history.last_total
+    for layer in history.layers:
+        orders.append(lineage._order(layer, total))
+        total = orders[-1].length
+    return orders
+
+
+def _of_the_slowest(pipeline, states, *options):
     """The place from which new weights hold, as the slowest shard alone would say."""
-
-    def wrong(pipeline, states, *options, **named):
-        return first_unread(pipeline, [min(states, key=lambda state: state.cursor.positions[0])], *options, **named)
-
-    return wrong
+    return first_unread(pipeline, [min(states, key=lambda state: state.cursor.positions[0])], *options)
 
 
 FAULTS = {
     "a changed mix near its end, after other shards": (
-        130,
-        ("mix", "ramp", "mix by schedule", "mix of a chain"),
-        [
-            patch.object(ReshardHistory, "depends_on_end", False),
-            patch.object(changed_mix, "check_last_windows", _nothing),
-            patch.object(changed_mix, "check_row_windows", _nothing),
-        ],
+        _longer_near_its_end(),
+        lambda: patch.object(lineage.ReshardHistory, "orders", property(_with_the_last_total)),
     ),
     "omission at unequal steps": (
-        89,
-        ("index", "mix", "endless mix"),
-        [
-            patch.object(changed_records, "check_unread", _nothing),
-            patch.object(changed_parts, "check_unread", _nothing),
-        ],
+        drawn(89, ("index", "mix", "endless mix")),
+        lambda: patch.object(changed_records, "check_unread", lambda *arguments: None),
     ),
     "a slower shard draws by the new weights": (
-        6,
-        ("endless mix", "weighted", "mix"),
-        [patch.object(changed_mix, "first_unread", _of_the_slowest(changed_mix.first_unread))],
+        drawn(6, ("endless mix", "weighted", "mix")),
+        lambda: patch.object(changed_mix, "first_unread", _of_the_slowest),
     ),
 }
-"""A seed, kinds, and what is planted. That growth after a shard ended is seen shows `test_history_faults.py`."""
+"""A history, and what is planted. That growth after a shard ended is seen shows `test_history_faults.py`."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault):
     """Otherwise the histories would prove nothing."""
-    seed, kinds, planted = FAULTS[fault]
-    played(drawn(seed, kinds))
-    with ExitStack() as stack:
-        for each in planted:
-            stack.enter_context(each)
-        with pytest.raises(AssertionError, match=r"comes twice|is omitted|its weight is 0"):
-            played(drawn(seed, kinds))
+    history, planted = FAULTS[fault]
+    played(history)
+    with planted(), pytest.raises(AssertionError, match=r"comes twice|is omitted|its weight is 0"):
+        played(history)
