@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions, WeightedSampler
@@ -76,10 +76,12 @@ def migrate_mix(
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
     saved = states[0].identity.order if states else {}
-    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_of_kind(saved, sampler):
+    if len(pipeline.leaves) > 1 or not _is_of_kind(saved, sampler):
         return pipeline, states
     if isinstance(sampler, WeightedSampler):
         return _with_weights(pipeline, sampler, states, strict)
+    if not sampler.facts.parts:
+        return pipeline, states
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         check_all_shards(states, "weights or parts of the mix changed")
@@ -250,17 +252,17 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
     Raises:
         CheckpointError: such a part is missing. The message names it.
     """
-    leaf = pipeline.leaves[0]
-    if not isinstance(leaf.sampler, MixSampler) or leaf.sampler.changed_from is None:
+    leaf, mix = pipeline.leaves[0], cast(Any, pipeline.leaves[0].sampler)
+    if not mix.facts.parts or mix.changed_from is None:
         return
     dense, offset = leaf.lineage.dense_from
-    index = max(dense, leaf.sampler.changed_from - offset)
+    index = max(dense, mix.changed_from - offset)
     _check_present(leaf, cursor.positions[0], min(leaf.total, -(-index // leaf.shard.shard_count)))
     for rest in those_within(cursor.unfinished):
         former = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))]
         first = rest.cursor.positions[0]
         _check_present(former, first, min(former.total, first + pipeline.stage_on(0).unit))
-        if leaf.sampler.lacks_parts:
+        if mix.lacks_parts:
             read_to_end(loaders, rest, run)
 
 

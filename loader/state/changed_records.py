@@ -18,8 +18,6 @@ from ...samplers.changing.history import GENERATION, HISTORY, PASSING, History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.ends import saved_order
 from ...samplers.mix.parts import part_named
-from ...samplers.mix.sampler import MixSampler
-from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
 from ...sources.facts import facts_of
 from ..plan.growth import at_generations, generations_of, growing_parts, source_at
@@ -69,7 +67,7 @@ def migrate_records(
             made of other records.
     """
     states = _with_records(pipeline, states)
-    if isinstance(pipeline.leaf.sampler, OneEpoch):
+    if pipeline.leaf.sampler.whole is not pipeline.leaf.sampler:  # one epoch of it
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_mix(pipeline, in_epoch(pipeline, states, strict), strict, run)
     return migrate_mix(*_with_orders(pipeline, states, strict, run), strict, run)
@@ -97,7 +95,7 @@ def _with_orders(
     former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
     length = former_length([state for state in knowing if state.places] or knowing, known.order, former.leaf.sampler)
     known_places = {min(each.places[0].position, length): each.places[0].place for each in knowing if each.places}
-    mix = saved_order(known.order) if isinstance(leaf.sampler, MixSampler) else None
+    mix = saved_order(known.order) if leaf.sampler.facts.parts else None
     changes = any(_differs(order, histories[name]) for name, order in orders.items())
     if changes:
         check_all_shards(states, "records were appended or left out")
@@ -141,8 +139,7 @@ def _with_saved(order: Values, changed: Mapping[str, Values]) -> Values:
 
 def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
     """Return the pipeline with these orders of the parts of its mix, or of its single source."""
-    sampler: Any = pipeline.leaf.sampler
-    sampler = sampler.with_parts(orders) if isinstance(sampler, MixSampler) else orders[ONLY]
+    sampler = pipeline.leaf.sampler.with_parts(orders)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 
 
@@ -156,16 +153,16 @@ def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSam
     """Return the orders, by name, whose records may change or have changed, but nothing else. `saved` is the run's."""
     leaf, found = pipeline.leaf, {}
     generations = generations_of(leaf.source)
-    mix = leaf.sampler if isinstance(leaf.sampler, MixSampler) else None
-    if mix is not None and saved.get("kind") != "MixSampler":
+    is_mix = bool(leaf.sampler.facts.parts)
+    if is_mix and saved.get("kind") != "MixSampler":
         return {}
-    for name, sampler in ({ONLY: leaf.sampler} if mix is None else mix.parts).items():
+    for name, sampler in leaf.sampler.parts.items():
         told = _saved(saved, name)
         counts = name in generations
         order = changing(sampler, told, counts)
         if order is None or lasting(told) != lasting(order.fingerprint):
             continue
-        if mix is None or counts or told["records"] == order.num_records:
+        if not is_mix or counts or told["records"] == order.num_records:
             found[name] = order
     return found
 
@@ -208,8 +205,7 @@ def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderS
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
     """Return the states, with the number of records added to orders that lack it, as those of some chains do."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
-    whole = sampler.sampler if isinstance(sampler, OneEpoch) else sampler
-    counted = (state.identity.with_order(0, _counted(whole, source, state.identity.order)) for state in states)
+    counted = (state.identity.with_order(0, _counted(sampler.whole, source, state.identity.order)) for state in states)
     return [
         state if identity == state.identity else dataclasses.replace(state, identity=identity)
         for state, identity in zip(states, counted)
@@ -221,7 +217,7 @@ def _counted(sampler: Any, source: Any, saved: Values) -> Values:
 
     Any other saved order is returned unchanged. A generation is a version of the source's files.
     """
-    if isinstance(sampler, MixSampler):
+    if sampler.facts.parts:
         names = {part_named(name): (part, source.parts[name]) for name, part in sampler.parts.items()}
         parts = {name: _counted(*part, saved[name]) for name, part in names.items() if name in saved}
         return {**saved, **parts} if any(saved[name] is not part for name, part in parts.items()) else saved

@@ -14,7 +14,6 @@ from ...common.messages import first_few
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.sampler import MixSampler
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
 from ..plan.identity import Values, orders_in
@@ -82,9 +81,8 @@ def _may_change(leaf: Leaf, saved: Values) -> bool:
 
     `saved` is the fingerprint of the leaf's order in the run.
     """
-    orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
     changed = any(each.keys() & {HISTORY, OMITTED} for each in (saved, *orders_in(saved)))
-    return changed or any(isinstance(order, ChangingSampler) for order in orders)
+    return changed or any(isinstance(order, ChangingSampler) for order in leaf.sampler.parts.values())
 
 
 def _with_leaf(

@@ -22,7 +22,6 @@ from ...samplers.changing.history import History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.identity import lasting_mix
 from ...samplers.mix.parts import part_named
-from ...samplers.mix.sampler import MixSampler
 from ...sources import fingerprint_of
 from ..plan.growth import (
     at_generation,
@@ -89,7 +88,7 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
     saved = state.identity.order
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
     order: Any = now.leaf.sampler
-    if isinstance(order, MixSampler):
+    if order.facts.parts:
         order = _grown_mix(order, saved, change)
     elif change.position or History.of(saved).changes:
         order = order.going_on(saved, change.position, joins=change.news[ONLY].joins)
@@ -98,7 +97,7 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
     return now, dataclasses.replace(state, identity=identity)
 
 
-def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSampler:
+def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
     """Return a mix in which some parts have more records from the position of a change on.
 
     `saved` is the fingerprint of the run's mix.
@@ -302,7 +301,7 @@ def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLo
     folder = growth.log if growth.log is not None else os.path.join(str(decision_folder(growing)), "decisions")
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
-    order = lasting_mix(sampler) if isinstance(sampler, MixSampler) else lasting(sampler.fingerprint)
+    order = lasting_mix(sampler) if sampler.facts.parts else lasting(sampler.fingerprint)
     values = [order, fingerprint_of(source), growth.at, every, *loop]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -168,7 +168,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
     if leaf.plans_batches:
         dealt: Any = leaf.sampler
         return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
-    if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:
+    if lineage.blocks is not None and lineage.blocks.shards > 1 and leaf.sampler.facts.balance is None:
         raise CheckpointError(
             f"the state is of a run whose batches of {lineage.blocks.size} records were divided among "
             f"{lineage.blocks.shards} shards by cost, but this sampler has no balance=. Pass the former balance=."

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...common.validation import whole_number
 from ...samplers import NoSharding
-from ...samplers.mix.sampler import MixSampler
-from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .position import StreamPosition
+
+if TYPE_CHECKING:
+    from ...samplers.mix.sampler import MixSampler
 
 
 class WeightsChange(NamedTuple):
@@ -45,7 +46,7 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
             by cost; or the weights are outside their range.
     """
     pipeline, least = here.pipeline, here.step + ahead
-    if len(pipeline.leaves) > 1 or not isinstance(pipeline.leaf.sampler, MixSampler) or not pipeline.aligned:
+    if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
         raise TypeError(
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
             'MapDataset.mix, without Filter, FlatMap, Pack, joined streams and on_error="skip". Save the states of '
@@ -56,7 +57,7 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
         read = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
         raise ValueError(f"at_step={step} is too early: the next step is {here.step}{read}. Pass {least} or more.")
     position = _position_of(here, step)
-    pipeline.leaf.sampler.with_weights(weights, position)  # which checks the weights
+    _mix_of(pipeline).with_weights(weights, position)  # which checks the weights
     return WeightsChange(position, weights)
 
 
@@ -89,16 +90,17 @@ def _position_of(here: StreamPosition, step: int) -> int:
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
     """Return the pipeline of a run whose weights change."""
-    leaf, mix = pipeline.leaf, pipeline.leaf.sampler
-    assert isinstance(mix, MixSampler), "it was checked before"
-    changed: Leaf = dataclasses.replace(leaf, sampler=mix.with_weights(change.weights, change.position))
-    return pipeline.with_leaf(changed)
+    sampler = _mix_of(pipeline).with_weights(change.weights, change.position)
+    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
+
+
+def _mix_of(pipeline: Pipeline) -> MixSampler:
+    return cast("MixSampler", pipeline.leaf.sampler)
 
 
 def at_changes(here: StreamPosition, changes: Iterable[WeightsChange]) -> StreamPosition:
     """Return a position in a pipeline that knows these changes, so that its state tells them."""
     for change in changes:
-        mix = here.pipeline.leaf.sampler
-        if isinstance(mix, MixSampler) and change.position not in dict(map(tuple, mix.changes)):
+        if change.position not in dict(map(tuple, _mix_of(here.pipeline).changes)):
             here = here._replace(pipeline=with_change(here.pipeline, change))
     return here

@@ -21,7 +21,6 @@ from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.ends import saved_length
 from ...samplers.mix.order import MixOrder
-from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ..plan.cursor import Cursor, those_within
 from ..plan.identity import Identity, Values
@@ -45,7 +44,7 @@ def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSample
         return None
     if isinstance(sampler, ChangingSampler):
         return sampler if counts else sampler.of_generation(History.of(saved).last.generation)
-    if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not hasattr(sampler, "resized"):
+    if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not sampler.facts.can_change:
         return None
     return ChangingSampler(sampler, generation=History.of(saved).last.generation)
 
@@ -157,9 +156,7 @@ def length_of(sampler: VectorSampler) -> int:
     return len(sampler.with_shard_options(NoSharding()))
 
 
-def check_unread(
-    pipeline: Pipeline, changed: ChangingSampler | MixSampler, states: Sequence[LoaderState], position: int
-) -> None:
+def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int) -> None:
     """Check that all records before the position of a change that are omitted now have been read already.
 
     Args:
@@ -252,7 +249,7 @@ def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSa
     told = [state.places[0] for state in states if state.places]
     if told:
         return told[0].length or ENDLESS
-    return saved_length(saved) if isinstance(former, MixSampler) else length_of(former)
+    return saved_length(saved) if former.facts.parts else length_of(former)
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
@@ -266,22 +263,17 @@ def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
 
 def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlace | None:
     sampler: Any = pipeline.leaves[number].sampler
-    if not isinstance(sampler, (ChangingSampler, MixSampler)):
+    changing_parts = {name: part for name, part in sampler.parts.items() if isinstance(part, ChangingSampler)}
+    if not changing_parts:
         return None
-    mix = sampler if isinstance(sampler, MixSampler) else None
-    parts = {ONLY: sampler} if mix is None else mix.parts
-    total = length_of(sampler)
+    total, is_mix = length_of(sampler), bool(sampler.facts.parts)
     # Once a part has grown, the fingerprint of a mix does not tell where the mix ends.
-    ends = mix is not None and total < ENDLESS
-    omitting = {
-        name: part
-        for name, part in parts.items()
-        if isinstance(part, ChangingSampler) and (len(part.omitted) or (ends and part.changes))
-    }
+    ends = is_mix and total < ENDLESS
+    omitting = {name: part for name, part in changing_parts.items() if len(part.omitted) or (ends and part.changes)}
     if not omitting:
         return None
     lasts = {name: part.history.last.position for name, part in omitting.items()}
-    position, counts = place_in(None if mix is None else mix.order, first_unread(pipeline, [state], number), lasts)
+    position, counts = place_in(sampler.order if is_mix else None, first_unread(pipeline, [state], number), lasts)
     places = {name: part.place(counts[name]) for name, part in omitting.items()}
     return LivingPlace(position, places, None if total >= ENDLESS else total)
 

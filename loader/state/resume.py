@@ -18,7 +18,6 @@ from ...common.messages import a_kind_of, first_few, short_repr, shorten_lines
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
 from ...samplers.changing.history import History
-from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
@@ -100,7 +99,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
     """Return the number of positions of the order of a state's run, on all shards together."""
     sampler, saved = pipeline.leaf.sampler, state.identity.order
-    if isinstance(sampler, MixSampler) and saved.get("kind") == "MixSampler":
+    if sampler.facts.parts and saved.get("kind") == "MixSampler":
         return former_length([state], saved, sampler)
     records, epochs = None if "epoch" in saved else saved.get("records"), saved.get("epochs", 0)
     if records is not None and (order := changing(sampler, saved, True)) is not None:

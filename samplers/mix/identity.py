@@ -9,7 +9,7 @@ from ..changing.sampler import ChangingSampler, lasting
 from .parts import part_named
 
 if TYPE_CHECKING:
-    from .sampler import MixSampler
+    from ..protocol import VectorSampler
 
 PASSING = ("history", "ended", "changes", "first")
 """Keys in a mix's fingerprint that say how the mix changed, not what the user passed."""
@@ -20,7 +20,7 @@ def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 
-def lasting_mix(mix: MixSampler) -> dict[str, Any]:
+def lasting_mix(mix: VectorSampler) -> dict[str, Any]:
     """Return a mix's fingerprint without the entries that may change as records are added."""
     parts = {
         part_named(name): lasting(part.fingerprint)
