@@ -234,7 +234,9 @@ KNOWN: dict[str, Callable[[Situation], bool]] = {
         each.omits and each.reweighs and not (each.equal and each.former.aligned)
     ),
     "a growing mix reweighs": lambda each: (
-        each.former.kind.startswith("growing mix") and each.reweighs and not (each.equal and each.former.aligned)
+        each.former.kind.startswith("growing mix")
+        and each.reweighs
+        and (0 in each.then.weights.values() or not (each.equal and each.former.aligned))
     ),
     "a growing run omits after a shard ended": lambda each: KINDS[each.former.kind].grows and each.ended and each.omits,
 }

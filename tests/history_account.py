@@ -92,7 +92,11 @@ class Account:
         most = self._epochs if not begun and not looks else max(self._epochs - begun + joins, 0)
         sure = (begun > 0 and rest > slack) or not (self._moved or looks)
         least = most if sure else max(0, most - 1 - slack // max(1, len(living)))
-        least = 0 if looks and self.looked_ahead else least
+        epoch = len(self.groups[0]) - len(
+            self._omitted
+        )  # at least; a fast shard may be in a later one than the counts say
+        ahead = self._kind.several_epochs and max(self.at, default=-1) + 1 + slack > begun * epoch
+        least = 0 if (looks and self.looked_ahead) or (ahead and self._moved) else least
         self._add(name, len(old), stop, (least, min(most, self._epochs)))
 
     def _slack(self) -> int:

@@ -153,3 +153,10 @@ def test_a_growing_run_omits_records_after_a_killed_run_looked_at_its_end():
     third = second._replace(omitted={"a": (7, 10, 11)})
     runs = (Run((4,), second), Run((1,), second, lost=1), Run((2,), third, appended=(("a", 1), ("a", 3))))
     played(History(first, runs), with_faults=True)
+
+
+@fault("a growing mix reweighs", AssertionError, "a part of weight 0 comes after the run has grown")
+def test_a_growing_mix_gives_a_part_the_weight_0():
+    """A part of weight 0 does not come."""
+    program = Program("growing mix now", {"a": 9, "b": 2}, {"a": 1, "b": 3}, batch=3, shards=3, every=8)
+    _play(program, ((1,), {"weights": {"a": 0, "b": 5}}, ("a", 2)))
