@@ -70,7 +70,12 @@ def _more(before: Kinds, now: Kinds) -> Kinds:
 
 def _threads() -> dict[str, str]:
     # Python makes a _DummyThread when a thread of a library's own calls Python, and keeps it after that thread has ended.
-    ours = (one for one in threading.enumerate() if not isinstance(one, threading._DummyThread))
+    gc.disable()  # enumerate holds a lock that a thread needs which a collected iterator ends
+    try:
+        every = threading.enumerate()
+    finally:
+        gc.enable()
+    ours = (one for one in every if not isinstance(one, threading._DummyThread))
     return {f"{id(one)}": repr(one) for one in ours if not one.name.startswith(NOT_OURS)}
 
 

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
 """Least and largest seconds between two checks; within these, a tenth of the time after which a task is reported."""
 
+# Chosen: the thread has nothing to do after it was told to end.
+CLOSE_SECONDS = 1.0
+"""Seconds that `close` waits for the thread to end."""
+
 # Chosen: the innermost ones say where the task waits.
 MOST_FRAMES = 12
 """Number of stack frames that a report shows."""
@@ -122,7 +126,9 @@ class HangWatch:
         self._ended.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            wait_until(lambda: not thread.is_alive())
+            # Not for ever: the garbage collector may call this inside `threading.enumerate()`, which holds a lock that
+            # the ending thread needs.
+            wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
         """Report each task that has taken the watch's `seconds`, or this time once more since its last report."""

@@ -18,6 +18,7 @@ from ...samplers.changing.history import GENERATION, HISTORY, PASSING, History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.ends import saved_order
 from ...samplers.mix.parts import part_named
+from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
 from ...sources.facts import facts_of
 from ..plan.growth import at_generations, generations_of, growing_parts, source_at
@@ -67,7 +68,7 @@ def migrate_records(
             made of other records.
     """
     states = _with_records(pipeline, states)
-    if pipeline.leaf.sampler.whole is not pipeline.leaf.sampler:  # one epoch of it
+    if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_mix(pipeline, in_epoch(pipeline, states, strict), strict, run)
     return migrate_mix(*_with_orders(pipeline, states, strict, run), strict, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -200,3 +201,21 @@ def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers, second
     )
     with pytest.raises(ProgramError, match=r"^Hanging: operation 0, MapTransform.* 0 steps are too few"):
         diagnose(at_once, seconds=seconds)
+
+
+def test_an_iterator_that_is_closed_while_threads_are_listed_ends():
+    """The garbage collector may close it inside `threading.enumerate()`, which holds a lock that an ending thread needs."""
+
+    def late(*_):
+        raise TimeoutError("it waits for ever")
+
+    iterator = iter(DataLoader(data_source=range(8), sampler=IndexSampler(8), read_options=ReadOptions(num_threads=0)))
+    next(iterator)
+    former = signal.signal(signal.SIGALRM, late)
+    signal.alarm(PATIENCE_SECONDS)
+    try:
+        with threading._active_limbo_lock:
+            iterator.close()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
