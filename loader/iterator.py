@@ -339,8 +339,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 same step.
 
         Raises:
-            TypeError: the pipeline is not a `MixSampler` or a `MapDataset.mix`, or shards may reach
-                a step at different positions, as after a `Filter`.
+            TypeError: the pipeline is not a `MixSampler` or a `MapDataset.mix`, or its parts grow
+                during the run, or shards may reach a step at different positions, as after a `Filter`.
             ValueError: the step was delivered already, or is after the end; or a weight is outside
                 its range.
             InUseError: another thread is inside `next`.

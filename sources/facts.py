@@ -99,7 +99,7 @@ class SourceFacts(NamedTuple):
         made_of: takes a key, and returns the records of other sources of which its record is made. None: a record is made
             of itself.
         file_place: takes a key, and returns the file of the record and its number there, as a `FilePlace`; or None.
-        file_runs: yields the places of all records, as `FileRun`s. None: the source does not know them.
+        file_runs: yields the places of all records, as `FileRun` objects. None: the source does not know them.
         file_count: returns the number of files.
         records_together: returns the number of records that are decompressed to read one.
         records_of: takes keys, `int64[n]`, and returns them as users know them: for a mix, a dict of the keys in each part; for

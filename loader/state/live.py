@@ -41,7 +41,8 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
         ahead: number of steps that may have been read already.
 
     Raises:
-        TypeError: the pipeline has no mix, or shards reach a step at different positions.
+        TypeError: the pipeline has no mix, or its parts grow during the run, or shards reach a step
+            at different positions.
         ValueError: the step is too early, after the end, or inside a global batch that was divided
             by cost; or the weights are outside their range.
     """
@@ -51,6 +52,11 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
             'MapDataset.mix, without Filter, FlatMap, Pack, joined streams and on_error="skip". Save the states of '
             "all shards, and restore them with set_states(states, strict=False) in a program with the new weights."
+        )
+    if pipeline.leaf.growth is not None:
+        raise TypeError(
+            "change(weights=) does not work for a mix whose parts grow during the run, because shards agree on appended "
+            'records by the weights. Pass growth="hand" to the loader, or change the weights between two runs.'
         )
     step = least if at_step is None else whole_number("at_step", at_step, 0, None, "the number of a step")
     if step < least:

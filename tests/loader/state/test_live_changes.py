@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from damage import sealed
+from growing_source import GrowingKeys, append
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
@@ -203,3 +204,18 @@ def test_the_difference_of_a_changed_run_is_told():
     found = headrace.diff(plain, iterator.get_state())
     assert found.step is not None
     assert found.step >= 6
+
+
+def test_a_mix_whose_parts_grow_during_the_run_is_refused(tmp_path):
+    """The shards' log of appended records belongs to the weights."""
+    append(tmp_path / "a", 4)
+    parts = {"a": GrowingKeys(tmp_path / "a"), "b": np.arange(100, 110)}
+    sampler = MixSampler(parts, when_exhausted="repeat")
+    for growth in ("epoch", "hand"):
+        loader = DataLoader(data_source=parts, sampler=sampler, operations=[Batch(2)], growth=growth)
+        with iter(loader) as iterator:
+            if growth == "hand":
+                iterator.change(weights=[0, 1])
+                assert min(next(iterator)) >= 100
+            else:
+                assert "parts grow during the run" in _refusal(lambda it=iterator: it.change(weights=[0, 1]), TypeError)
