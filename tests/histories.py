@@ -230,13 +230,11 @@ class Situation(NamedTuple):
 
 
 KNOWN: dict[str, Callable[[Situation], bool]] = {
-    "omits and reweighs at once": lambda each: (
-        each.omits and each.reweighs and not (each.equal and each.former.aligned)
-    ),
-    "a growing mix reweighs": lambda each: (
-        each.former.kind.startswith("growing mix")
+    "omits and reweighs streams at once": lambda each: (
+        each.former.kind.startswith("mix of streams")
+        and each.omits
         and each.reweighs
-        and (0 in each.then.weights.values() or not (each.equal and each.former.aligned))
+        and not (each.equal and each.former.aligned)
     ),
     "a growing run omits after a shard ended": lambda each: KINDS[each.former.kind].grows and each.ended and each.omits,
 }

@@ -253,7 +253,7 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
         CheckpointError: such a part is missing. The message names it.
     """
     leaf, mix = pipeline.leaves[0], cast(Any, pipeline.leaves[0].sampler)
-    if not mix.facts.parts or mix.changed_from is None:
+    if not mix.facts.parts or not mix.lacks_parts:
         return
     dense, offset = leaf.lineage.dense_from
     index = max(dense, mix.changed_from - offset)

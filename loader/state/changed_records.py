@@ -112,9 +112,8 @@ def _with_orders(
     }
     now = _with_order(pipeline, changed)
     if any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items()):
-        sampler: Any = now.leaf.sampler
-        whole = sampler if mix is None else sampler.going_on(known.order, position, False)
-        check_unread(pipeline, whole, states, position)
+        whole = now if mix is None else _as_it_was(now, known.order, length)
+        check_unread(pipeline, whole.leaf.sampler, states, position)
     grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
     saved = _with_saved(known.order, {name: order.fingerprint for name, order in changed.items()})
     identity = known.with_order(0, saved, now.identity.sources[0] if grown else None)

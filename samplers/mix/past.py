@@ -54,6 +54,10 @@ class MixPast(VectorSampler):
     @property
     def changed_from(self) -> int | None:
         """Position from which on the mix has its present weights and parts; None if it never changed."""
+        return int(self.changes[-1][0]) if self.changes else self._parts_changed_from
+
+    @property
+    def _parts_changed_from(self) -> int | None:
         return None if self._history is None else int(self._history["until"])
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> Self:
@@ -81,7 +85,7 @@ class MixPast(VectorSampler):
         if same_parts and other.changes and own["weights"] == last_weights(saved):
             # The program describes the weights to which the run has changed.
             other._given, other._ramp = stages_of(schedule_of(saved), list(self._parts)), former["ramp"]
-        elif changes and position > 0 and same_parts:
+        elif changes and position > 0 and same_parts and not saved.get("ended"):
             other._first = other._first or [former["weights"], former["ramp"]]
             other._add_change(position, own["weights"])
         elif changes:

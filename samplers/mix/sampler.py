@@ -172,7 +172,7 @@ class MixSampler(MixPast):
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self.changed_from or 0)
+        return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from or 0)
 
     @property
     def order(self) -> MixOrder:
