@@ -231,10 +231,10 @@ class Situation(NamedTuple):
 
 KNOWN: dict[str, Callable[[Situation], bool]] = {
     "omits and reweighs streams at once": lambda each: (
-        each.former.kind.startswith("mix of streams")
-        and each.omits
-        and each.reweighs
-        and not (each.equal and each.former.aligned)
+        KINDS[each.former.kind].streams and each.omits and each.reweighs and not (each.equal and each.former.aligned)
+    ),
+    "a growing mix reweighs inside a window": lambda each: (
+        each.former.kind.startswith("growing mix") and each.reweighs and not each.former.aligned
     ),
     "a growing run omits after a shard ended": lambda each: KINDS[each.former.kind].grows and each.ended and each.omits,
 }

@@ -159,7 +159,7 @@ def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSam
     for name, sampler in leaf.sampler.parts.items():
         told = _saved(saved, name)
         counts = name in generations
-        order = changing(sampler, told, counts)
+        order = changing(sampler, told or None, counts)
         if order is None or lasting(told) != lasting(order.fingerprint):
             continue
         if not is_mix or counts or told["records"] == order.num_records:

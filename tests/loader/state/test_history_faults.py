@@ -147,3 +147,23 @@ def test_a_growing_mix_gives_a_part_the_weight_0():
     """A part of weight 0 does not come."""
     program = Program("growing mix now", {"a": 9, "b": 2}, {"a": 1, "b": 3}, batch=3, shards=3, every=8)
     _play(program, ((1,), {"weights": {"a": 0, "b": 5}}, ("a", 2)))
+
+
+@fault("a growing mix reweighs inside a window", AssertionError, "a record is lost and another one comes twice")
+def test_a_growing_mix_changes_its_weights_at_unequal_steps_inside_a_window():
+    """Each record comes once."""
+    tail = (("flat map", 4), ("filter", 2), ("packed", 2))
+    first = Program("growing mix now", {"a": 6, "b": 8}, {"a": 2, "b": 1}, tail=tail, shards=3, epochs=2, every=3)
+    second = first._replace(omitted={"b": (2, 3, 7)})
+    runs = (
+        Run((0,), second, "one", lost=1, appended=(("a", 3), ("b", 3))),
+        Run((0, 3, 3), second._replace(weights={"a": 1, "b": 1}), "one", appended=(("a", 3), ("b", 2))),
+    )
+    played(History(first, runs), with_faults=True)
+
+
+def test_a_part_is_added_that_omits_records():
+    """Its order has no past in the run."""
+    program = Program("mix of a chain", {"c": 5}, {"c": 3}, epochs=3)
+    change = {"records": {"c": 5, "d": 3}, "weights": {"c": 0, "d": 2}, "omitted": {"d": (0, 2)}}
+    _play(program, ((3,), change), ((1,), {}))
