@@ -124,25 +124,25 @@ def test_an_iterator_that_changed_goes_back_to_a_state_from_before():
     assert all(max(batch) < 100 for batch in _values(islice(iterator, 3)))
 
 
-def test_a_hundred_changes_of_a_thousand_parts_take_little_room():
+def test_many_changes_of_many_parts_take_little_room():
     """A change keeps the weights that differ."""
-    parts = {f"part {number}": 10 for number in range(1000)}
+    parts = {f"part {number}": 10 for number in range(200)}
     source = {name: range(10) for name in parts}
     iterator = iter(
         DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
     )
     weights = dict.fromkeys(parts, 1.0)
     before = len(iterator.get_state())
-    for number in range(100):
+    for number in range(40):
         weights |= {f"part {number}": 2.0, f"part {number + 1}": 0.5}
         iterator.change(weights=weights, at_step=number + 1)
     state = iterator.get_state()
-    assert len(state) < before + 10_000
+    assert len(state) < before + 4_000
     again = iter(
         DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
     )
     again.set_state(state)
-    assert _values(islice(again, 120)) == _values(islice(iterator, 120))
+    assert _values(islice(again, 45)) == _values(islice(iterator, 45))
 
 
 def test_a_state_tells_a_change_and_damage_to_it_is_refused():
