@@ -1,4 +1,4 @@
-"""Give the parts of a mix other weights while a run goes on, by their validation losses; kill the run, and resume it.
+"""Change the weights of a mix during a run, by validation losses; kill the run, and resume it.
 
     python examples/reweight_mix.py --out output
 
@@ -93,15 +93,22 @@ def main():
         command = [sys.executable, __file__, "--out", str(options.out / name), "--train", *more]
         return subprocess.run(command, check=False).returncode
 
+    def losses(name):
+        weights, (_, valid) = np.load(options.out / name / "weights.npy"), parts()
+        return [loss(weights, part["image"], part["label"]) for part in valid.values()]
+
     assert run("whole") == 0
     assert run("killed", "--killed-at", "50") == -signal.SIGKILL
     assert run("killed") == 0
     whole, killed = (np.load(options.out / name / "weights.npy") for name in ("whole", "killed"))
-    same = np.array_equal(whole, killed)
+    same, largest = np.array_equal(whole, killed), max(losses("killed"))
     print(
         f"verified: the run that was killed and resumed {'ends with the same' if same else 'FAILED: has other'} parameters"
     )
-    return None if same else 1
+    print(
+        f"verified: the largest validation loss is {largest:.3f}{'' if largest < 0.7 else ', which FAILED: not below 0.7'}"
+    )
+    return None if same and largest < 0.7 else 1
 
 
 if __name__ == "__main__":

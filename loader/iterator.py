@@ -359,9 +359,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def take_up(self, change: WeightsChange) -> None:
         """Continue at the user's position with a change of weights; see `change`."""
-        pipeline, start = with_change(self._pipeline, change), self.here().cursor
+        pipeline = with_change(self._pipeline, change)
         self._running.end()
-        self._pipeline, self._start, self._run, self._ended = pipeline, start, None, False
+        self._pipeline = pipeline
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         from .state.changed_mix import check_left

@@ -48,10 +48,6 @@ class OneEpoch(VectorSampler):
         return OrderFacts(block_size=facts.block_size, balance=facts.balance, shards=facts.shards)
 
     @property
-    def balance(self) -> Any:
-        return self.facts.balance
-
-    @property
     def whole(self) -> VectorSampler:
         return self.sampler
 

@@ -70,7 +70,9 @@ class Identity:
             _checked(each)
         for order in identity.orders:
             if order.get("kind") == "MixSampler":
-                any(_checked(value) for name, value in order.items() if name.startswith("part "))
+                for name, value in order.items():
+                    if name.startswith("part "):
+                        _checked(value)
         for join in identity.joins:
             _check_join(join)
         if not identity.orders or len(identity.orders) != len(identity.sources):

@@ -62,9 +62,7 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
     if isinstance(part, VectorSampler):
         return _checked(name, part)
     try:
-        records = whole_number(
-            "the number of records", len(part) if hasattr(part, "__len__") else part, 1, MAX_SIZE, "…"
-        )
+        records = whole_number("the number of records", _records_of(part), 1, MAX_SIZE, "…")
     except (TypeError, ValueError):
         raise TypeError(
             f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the number of its "
@@ -72,6 +70,13 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
+
+
+def _records_of(part: Any) -> Any:
+    """Return the number of records of a source; of a dict of columns, the length of its first one; any other value as it is."""
+    while isinstance(part, Mapping) and part:
+        part = next(iter(part.values()))
+    return len(part) if hasattr(part, "__len__") else part
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:

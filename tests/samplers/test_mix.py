@@ -60,6 +60,16 @@ def test_a_list_of_sources_is_mixed_as_well():
     assert sorted(DataLoader(data_source=parts, sampler=MixSampler(parts))) == ["a0", "a1", "b0", "b1"]
 
 
+def test_a_part_of_columns_has_as_many_records_as_its_columns_are_long():
+    """Also where the columns are nested."""
+    parts = {"a": {"x": np.arange(30), "y": np.arange(30)}, "b": {"x": np.arange(30, 40), "y": np.arange(10)}}
+    nested = {name: {"in": {"x": part["x"]}, "y": part["y"]} for name, part in parts.items()}
+    for columns, of in ((parts, lambda batch: batch["x"]), (nested, lambda batch: batch["in"]["x"])):
+        sampler = MixSampler(columns, shuffle=True, seed=1, when_exhausted="all")
+        loader = DataLoader(data_source=columns, sampler=sampler, operations=[Batch(4)])
+        assert sorted(np.concatenate([of(batch) for batch in loader]).tolist()) == list(range(40))
+
+
 def test_a_mix_without_when_exhausted_ends_with_the_first_part():
     """The mix ends where a part is to be drawn that has ended, and says how long it is before."""
     loader = mixed()

@@ -617,7 +617,8 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=20)
-    assert output.splitlines()[-1] == "interrupted"
+    assert output.endswith("interrupted\n")  # the interrupt may come inside a print, before the end of its line
+    assert output.count("interrupted") == 1
     assert errors == ""
     assert process.returncode == 0
 

@@ -102,6 +102,17 @@ def test_a_change_for_an_earlier_step_replaces_one_for_a_later_step():
     assert [min(batch) // 100 for batch in _values(islice(iterator, 6))] == [0, 0, 2, 2, 2, 2]
 
 
+def test_the_last_records_are_told_after_a_change():
+    """Those of the batch before the change, until the next batch."""
+    iterator = iter(_loader({"a": 1, "b": 1, "c": 1}))
+    next(iterator)
+    before = iterator.last_records()
+    iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=1)
+    assert iterator.last_records() == before
+    next(iterator)
+    assert set(iterator.last_records()) == {"b"}
+
+
 def test_a_chain_of_a_mix_changes_as_a_loader_does():
     """`MapDataset.mix` is the same mix."""
     parts = {name: MapDataset.source(part) for name, part in PARTS.items()}

@@ -285,6 +285,21 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
             _sharded(name, 0, 1).set_state(sealed(damaged))
 
 
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_every_part_of_a_mix_is_checked_when_a_state_is_read(part):
+    """Not only the first one that is right."""
+    sizes = {"a": 5, "b": 6, "c": 7}
+    sampler = headrace.MixSampler(sizes, when_exhausted="repeat")
+    iterator = iter(DataLoader(data_source={name: range(size) for name, size in sizes.items()}, sampler=sampler))
+    state = json.loads(iterator.get_state())
+    order = state["identity"]["orders"][0]
+    names = sorted(name for name in order if name.startswith("part "))
+    assert len(names) == 3
+    order[names[part]] = 5
+    with pytest.raises(CheckpointError):
+        iterator.set_state(sealed(state))
+
+
 @pytest.mark.parametrize("step", [2**62, 2**63 - 1])
 def test_a_step_that_no_stream_reaches_is_refused(step):
     """The states after it could not be read again."""
