@@ -105,7 +105,10 @@ def to_crop(record: bytes, generator: Any) -> dict[str, Any]:
 
 
 def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
-    """The numbers of the records in a batch, of `packing` one for each token; a ValueError if one was spoiled."""
+    """The numbers of the records in a batch, of `packing` one for each token; a ValueError if one was spoiled.
+
+    They are a copy, because whoever keeps them must not keep the memory of the batch.
+    """
     if workload.name == "mnist":
         pixels = _checked(batch["image"], np.float32, (28, 28))
         first = np.rint(pixels[:, 0, :3] * 255).astype(np.int64)
@@ -116,10 +119,10 @@ def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
         found = np.ascontiguousarray(data[:, :8]).view("<i8")[:, 0]
         right = data[:, -1] == np.frombuffer(_noise(), np.uint8)[found % 1000 + 1015]
     elif workload.name == "jpeg":
-        pixels, found = _checked(batch["image"], np.uint8, (CROP, CROP, 3)), np.asarray(batch["number"], np.int64)
+        pixels, found = _checked(batch["image"], np.uint8, (CROP, CROP, 3)), np.array(batch["number"], np.int64)
         right = np.abs(pixels[:, 100:132, 100:132, 0].mean(axis=(1, 2)) - 40 - found % 160) < 3
     elif workload.name == "parquet":
-        found = np.asarray(batch["number"], np.int64)
+        found = np.array(batch["number"], np.int64)
         right = _checked(batch["value"], np.float32, ()) == found.astype(np.float32) / 2
     else:
         tokens = np.asarray(batch["tokens"])

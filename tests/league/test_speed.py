@@ -6,7 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import records
 import speed
 from environments import Loader
 from workloads import WORKLOADS
@@ -129,6 +131,25 @@ def test_work_and_memory_of_child_processes_count_and_shared_memory_counts_once(
         program.stdin.write("\n")
     assert work >= 0.29
     assert 64 << 20 <= memory < 128 << 20
+
+
+BATCHES = {
+    "mnist": {"image": np.zeros((2, 28, 28), np.float32)},
+    "bytes_1k": np.stack([np.frombuffer(records.kilobyte(number), np.uint8) for number in range(2)]),
+    "tar": np.stack([np.frombuffer(records.kilobyte(number), np.uint8) for number in range(2)]),
+    "jpeg": {"image": np.full((2, 224, 224, 3), 41, np.uint8), "number": np.arange(2)},
+    "parquet": {"number": np.arange(2), "value": np.arange(2, dtype=np.float32) / 2},
+    "packing": {"tokens": np.ones((2, records.ROW), np.int64)},
+}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one.name)
+def test_the_numbers_that_a_check_keeps_do_not_keep_the_batch(workload):
+    """Else the memory of all batches would count as that of the loader, the more the faster it is."""
+    batch = BATCHES[workload.name]
+    found = records.numbers(workload, batch)
+    arrays = list(batch.values()) if isinstance(batch, dict) else [batch]
+    assert not any(np.shares_memory(found, array) for array in arrays)
 
 
 def test_results_of_both_leagues_are_kept_in_one_file(tmp_path):
