@@ -231,7 +231,7 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:
         raise ValueError(
-            "with_batch_size needs a pipeline with a Batch, but this one has none. Make another DataLoader."
+            "another batch size needs a pipeline with a Batch, but this one has none. Make another DataLoader."
         )
     if batch is None:
         if len(found) > 1:

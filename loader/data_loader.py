@@ -18,7 +18,6 @@ from .arguments import (
     as_list,
     balance_of,
     needs_seed_for_globals,
-    number_of_batch,
     refuse,
     sampler_alone,
     skips,
@@ -32,8 +31,7 @@ from .iterator import DataLoaderIterator
 from .loader_description import LoaderDescription
 from .options import Auto, ExecutionOptions, ReadOptions
 from .passes import Passes
-from .plan.build import make_pipeline, not_empty
-from .plan.compile import with_operations
+from .plan.build import make_pipeline, with_batch_size
 from .plan.pipeline import Pipeline
 from .plan.steps import lookup as steps
 from .plan.steps.skipped import ranges_of
@@ -152,10 +150,7 @@ class LoaderMethods(Remarks):
         >>> [batch.tolist() for batch in large]
         [[2, 3, 4, 5], [6, 7, 8, 9]]
         """
-        number = number_of_batch(self._pipeline.operations, batch)
-        operations = list(self._pipeline.operations)
-        operations[number] = operations[number].taking(batch_size)
-        return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
+        return self._with(pipeline=with_batch_size(self._pipeline, batch_size, batch))
 
     def records_at(self, step: int) -> Any:
         """Return the record keys of this shard's element number `step`, from 0: `int64[records in the element]`.

@@ -17,8 +17,7 @@ from .plan.packs.planned import packs_of_epoch
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
 from .state.position import Resumable, StreamPositionAPI
-from .state.resume import parsed
-from .state.schema import LoaderState
+from .state.schema import LoaderState, parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
 T = TypeVar("T", bound=StreamPositionAPI)

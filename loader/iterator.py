@@ -11,29 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..common.fields import replaced
-from ..common.messages import short_repr
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import Remarks
 from .executors.make import make_executor
 from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions
 from .passes import Passes
-from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
-from .state.live import WeightsChange, weights_change, with_change
+from .state.live import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
 from .state.position import StreamPosition, StreamPositionAPI
-from .state.schema import LoaderState
-from .stats import IteratorStats
+from .state.schema import LoaderState, parsed
+from .stats import IteratorStats, stage_names
 from .stream.flow import Flow
 from .stream.run_handle import Elements, RunHandle
 from .stream.stage_output import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
-from .timing.snapshot import Snapshot, StageNames
+from .timing.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from .stream.rows import Rows
@@ -70,7 +67,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loaders_skipped_steps = self._skipped_steps = skipped_steps
         self._execution = execution
-        self._running = RunHandle()
+        self._running, self._changes = RunHandle(), ProgramChanges()
         self._closed = self._ended = False
         self._skipped, self._notice = SkippedRecords(max_errors), WaitNotice()
         self._observer, self._first_step = Observer(), 0  # since the start, or since `set_state`
@@ -85,6 +82,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def __next__(self) -> Any:
         """Return the next element, e.g. a batch. Raises StopIteration at the end, and ClosedError after `close`."""
+        if self._changes.waiting and (change := self._changes.next_at(self._step)) is not None:
+            self._make(change)
+            return next(self)
         elements = self._running.elements or self._begin()
         while True:
             try:
@@ -153,7 +153,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         Any thread may call this.
         """
         return self._observer.snapshot(
-            _names(self._pipeline),
+            stage_names(self._pipeline),
             steps=self._step - self._first_step,
             worker_count=self._worker_count,
             skipped=self._skipped.count,
@@ -212,7 +212,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
                 operations. The iterator keeps its position.
         """
-        self._go_to(LoaderState.from_json(state), strict)
+        self._go_to([LoaderState.from_json(state)], strict)
 
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
         """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
@@ -242,18 +242,11 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        from .state.changed_streams import migrate
-        from .state.resume import at_equal_steps, merge_shard_states, parsed
-
-        read: Sequence[LoaderState] = parsed(states)
-        if equal_steps:
-            read = at_equal_steps(self._loaders, read)
-        loaders, read = migrate(self._loaders, read, strict, run_here)
-        self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
+        self._go_to(parsed(states), strict, of_all_shards=True, equal_steps=equal_steps)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move to the position of a result of `state_dict`. Raises CheckpointError if it does not fit this loader."""
-        self._go_to(LoaderState.from_dict(state))
+        self._go_to([LoaderState.from_dict(state)])
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.
@@ -306,9 +299,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def go_back(self, mark: StreamPosition) -> None:
         """Move to `mark`, an earlier position of this iterator. The count of skipped records is kept."""
-        skipped = self._skipped
-        self._go_to(mark.state, strict=False)
-        self._skipped = skipped
+        skipped, changes = self._skipped, self._changes
+        self._loaders = changes.back_at(mark.step, self._loaders)
+        self._go_to([mark.state], strict=False)
+        self._skipped, self._changes = skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
         """Continue at the user's position in the changed order, and return its elements.
@@ -318,31 +312,44 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         from .state.resume import resumed
 
         loaders, state = grown(self._loaders, self.here().state, change)
-        pipeline = resumed(loaders, state, strict=False)
+        found = resumed(loaders, state, strict=False)
         self._running.end()
-        self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, _start(pipeline, state), None
+        self._loaders, self._pipeline, self._start, self._run = *found[:3], None
         self._changed_at = change.position
         return self._begin()
 
-    def change(self, *, weights: Mapping[str, float] | Sequence[float], at_step: int | None = None) -> None:
-        """Give a mix other weights from a step on, while the run goes on.
+    def change(
+        self,
+        *,
+        weights: Mapping[str, float] | Sequence[float] | None = None,
+        omit: Any = None,
+        batch_size: int | None = None,
+        at_step: int | None = None,
+    ) -> None:
+        """Change the weights, the omitted records or the batch size from a step on, while the run goes on.
 
         All shards must make the same call, before any of them comes to the step; nothing is sent
-        between them. States tell the change: a program that describes the former weights, or the
-        new ones, resumes with it on any number of shards. What was prefetched is dropped, and
-        workers start again. A second change for an earlier step replaces a first one.
+        between them. What was prefetched is dropped, and workers start again.
+
+        States tell other weights of a mix from the call on: a program that describes the former
+        weights, or the new ones, resumes with them on any number of shards. Any other change is made
+        when the iterator comes to the step, and is dropped by `set_state`. States of later steps are
+        those of a program that describes the change; restore them in such a program.
 
         Args:
-            weights: a dict of numbers by name of the part, or a list, as for `MixSampler`.
-            at_step: number of the first element with these weights, at least `step`, which is the
-                next one. None (default): the next one; on several shards, all must then be at the
-                same step.
+            weights: for a `MixSampler` or `MapDataset.mix`, a dict of numbers by name of the part, or
+                a list. For a `WeightedSampler`, a weight for each record.
+            omit: records to omit besides those that are omitted already, as for `DataLoader`.
+            batch_size: number of elements in the last `Batch`.
+            at_step: number of the first changed element, at least `step`, which is the next one.
+                None (default): the next one; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: the pipeline is not a `MixSampler` or a `MapDataset.mix`, or its parts grow
-                during the run, or shards may reach a step at different positions, as after a `Filter`.
-            ValueError: the step was delivered already, or is after the end; or a weight is outside
-                its range.
+            TypeError: not exactly one change is given, or the pipeline cannot be changed so: joined
+                streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
+                shards may reach a step at different positions, as after a `Filter`, or which grow.
+            ValueError: the step was delivered already; or a value is outside its range; or the change
+                would be inside a window whose rest cannot be made anew.
             InUseError: another thread is inside `next`.
 
         >>> import headrace
@@ -352,48 +359,41 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> next(iterator).tolist()
         [100, 0, 101, 1]
         >>> iterator.change(weights={"web": 1, "books": 0}, at_step=2)
-        >>> [next(iterator).tolist() for _ in range(2)]
-        [[102, 2, 103, 3], [4, 5, 6, 7]]
+        >>> iterator.change(batch_size=2, at_step=3)
+        >>> [next(iterator).tolist() for _ in range(3)]
+        [[102, 2, 103, 3], [4, 5, 6, 7], [8, 9]]
         """
-        self.take_up(weights_change(self.here(), weights, at_step))
+        loaders = self._changes.latest(self._loaders)
+        self.take_up(change_of(self.here(), loaders, weights, omit, batch_size, at_step))
 
-    def take_up(self, change: WeightsChange) -> None:
-        """Continue at the user's position with a change of weights; see `change`."""
-        pipeline = with_change(self._pipeline, change)
+    def take_up(self, change: Change) -> None:
+        """Make a change that `change` describes, now or when its step comes."""
+        if isinstance(change, WeightsChange):
+            pipeline = with_change(self._pipeline, change)
+            self._running.end()
+            self._pipeline = pipeline
+        elif change.step > self._step:
+            self._changes.add(change)
+        else:
+            self._make(change)
+
+    def _make(self, change: ProgramChange) -> None:
+        if self._pipeline.aligned and self.here().cursor.positions[0] >= self._pipeline.leaf.total:
+            return  # at the end there is nothing to change
+        found = continued(change, self._loaders, self.here().state, run_here)
         self._running.end()
-        self._pipeline = pipeline
+        self._changes.made(change, self._loaders)
+        self._loaders, self._pipeline, self._start, self._run, self._ended = *found[:3], None, False
 
-    def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        from .state.changed_mix import check_left
-        from .state.changed_streams import migrate
-        from .state.resume import resumed
+    def _go_to(self, states: Sequence[LoaderState], strict: bool = True, **of_states: bool) -> None:
+        from .state.resume import resume
 
-        loaders, (state,) = migrate(self._loaders, [state], strict, run_here)
-        pipeline = resumed(loaders, state, strict)
-        check_left(loaders, pipeline, state.cursor, run_here)
-        start = _start(pipeline, state)
+        loaders, pipeline, start, state = resume(self._loaders, states, strict, run_here, **of_states)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
-        skipped, observer = SkippedRecords(self._skipped.limit), Observer()
+        skipped, observer, changes = SkippedRecords(self._skipped.limit), Observer(), ProgramChanges()
         same = loaders is self._loaders and pipeline.runs_like(self._pipeline)
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
-        self._step, self._first_step, self._changed_at = state.step, state.step, 0
+        self._step, self._first_step, self._changed_at, self._changes = state.step, state.step, 0, changes
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
-
-
-def _start(pipeline: Pipeline, state: LoaderState) -> Cursor:
-    skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
-    return replaced(state.cursor, skips=skips)
-
-
-def _names(pipeline: Pipeline) -> list[StageNames]:
-    return [
-        StageNames(
-            stage.first,
-            tuple(short_repr(operation) for operation in stage.operations),
-            stage.leaf is not None,
-            stage.number not in pipeline.regrouped,
-        )
-        for stage in pipeline.stages
-    ]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..common.messages import shorten
+from ..common.messages import short_repr, shorten
 from ..common.units import format_bytes, format_seconds
-from .timing.snapshot import Snapshot, StageStats, WorkerStats
+from .timing.snapshot import Snapshot, StageNames, StageStats, WorkerStats
 from .timing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
@@ -197,3 +197,16 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
     packing = sum(stage.packing for stage in stages)
     rows += [("between operations", between, 0.0), ("packing", packing, 0.0)]
     return [row for row in rows if row[1] > 0]
+
+
+def stage_names(pipeline: Any) -> list[StageNames]:
+    """Return the names of the stages (operations that run in one task) of a pipeline, for a `Snapshot`."""
+    return [
+        StageNames(
+            stage.first,
+            tuple(short_repr(operation) for operation in stage.operations),
+            stage.leaf is not None,
+            stage.number not in pipeline.regrouped,
+        )
+        for stage in pipeline.stages
+    ]

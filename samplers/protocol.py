@@ -280,6 +280,14 @@ class VectorSampler:
         """
         return None
 
+    def with_record_weights(self, weights: Any) -> VectorSampler:
+        """Return this order with other weights of the records.
+
+        Raises:
+            TypeError: if the order has no weights.
+        """
+        raise TypeError(f"{short_repr(self)} has no weights. Use a MixSampler or a WeightedSampler to change weights.")
+
     @property
     def weights_told(self) -> str:
         """A text for messages that describes the weights of the records; "" if they have none."""

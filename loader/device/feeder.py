@@ -18,7 +18,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.live import at_changes, weights_change
+from ..state.live import ProgramChange, at_changes, change_of
 from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins
@@ -203,26 +203,37 @@ class DeviceFeeder(StreamPositionAPI):
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
-    def change(self, *, weights: Mapping[str, float] | Sequence[float], at_step: int | None = None) -> None:
-        """Give a mix other weights from a step on; see `DataLoaderIterator.change`.
+    def change(
+        self,
+        *,
+        weights: Mapping[str, float] | Sequence[float] | None = None,
+        omit: Any = None,
+        batch_size: int | None = None,
+        at_step: int | None = None,
+    ) -> None:
+        """Change the weights, the omitted records or the batch size from a step on; see `DataLoaderIterator.change`.
 
         All shards must make the same call. Batches that were read already stay as they are, so the
         first possible step is `step + host_buffer + device_buffer + 2`.
 
         Args:
-            weights: a dict of numbers by name of the part, or a list, as for `MixSampler`.
-            at_step: number of the first batch with these weights. None (default): the first
-                possible one; on several shards, all must then be at the same step.
+            weights: other weights of a mix or a `WeightedSampler`.
+            omit: records to omit besides those that are omitted already.
+            batch_size: number of elements in the last `Batch`.
+            at_step: number of the first changed batch. None (default): the first possible one; on
+                several shards, all must then be at the same step.
 
         Raises:
-            TypeError: the feeder does not read from a `DataLoader` with a mix, or shards may reach a
-                step at different positions.
-            ValueError: the step is too early or after the end; or a weight is outside its range.
+            TypeError: the feeder does not read from a `DataLoader`, or its pipeline cannot be changed
+                so.
+            ValueError: the step is too early; or a value is outside its range.
         """
         upstream, own = self._upstream, self._description
-        upstream.loader("change")
+        loaders = upstream.loader("change").as_made[0]
+        for each in upstream.changes:
+            loaders = each.described(loaders) if isinstance(each, ProgramChange) else loaders
         ahead = own.host_buffer + own.device_buffer + 2
-        upstream.add(weights_change(self.here(), weights, at_step, ahead))
+        upstream.add(change_of(self.here(), loaders, weights, omit, batch_size, at_step, ahead))
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.
@@ -280,6 +291,8 @@ class DeviceFeeder(StreamPositionAPI):
             raise in_use("feeder")
         if self._upstream.goes_back:  # what comes from a source that cannot could not be read again
             self._settle()
+        if self._upstream.changes:
+            self._upstream.go_back()  # without the changes of later steps, whatever was read ahead
         go()
         self._agreements.forget()
         self._upstream.forget_changes()

@@ -8,17 +8,16 @@ on the user's thread.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ...common.messages import a_kind_of
 
 if TYPE_CHECKING:
-    from ...operations import Operation
     from ..iterator import DataLoaderIterator
     from ..plan.pipeline import Pipeline
-    from ..state.live import WeightsChange
+    from ..state.live import Change
 
 
 class Upstream:
@@ -39,13 +38,11 @@ class Upstream:
             iterator, "set_state"
         )  # else `go_back` does nothing
         self.user_mark: Any = None  # where the user stands; None: where the iterator stands
-        self.changes: list[WeightsChange] = []  # of the weights of a mix, since the start or the last `set_state`
-        self._taken_up = 0  # how many of them the iterator knows
+        self.changes: list[Change] = []  # since the start or the last `set_state`
+        self._new_changes: list[Change] = []  # those that the iterator does not know
         self.gone = False  # the feeder was closed or dropped
         self._owned = owned  # the feeder opened it
-        last = () if self.host_iterator is None else _last_operations(self.host_iterator.pipeline)
-        self.batch_size = last[0].takes if last else None  # rows of a whole batch, where the pipeline decides it
-        self.only_stacks = len(last) == 1 and last[0].only_stacks  # so that no function can change the number of rows
+        self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
 
     def loader(self, what: str) -> DataLoaderIterator:
         """Return the upstream iterator if it is a `DataLoader`'s. `what` says in the error what it is needed for.
@@ -66,24 +63,23 @@ class Upstream:
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def read(self) -> Any:
-        """Return the next batch, after the iterator has taken up new changes of weights. Raises StopIteration at the end."""
+        """Return the next batch, after the iterator has taken up new changes. Raises StopIteration at the end."""
         self._take_up()
         return next(self.iterator)
 
     def _take_up(self) -> None:
-        while self._taken_up < len(self.changes):
-            self.loader("change").take_up(self.changes[self._taken_up])
-            self._taken_up += 1
+        while self._new_changes:
+            self.loader("change").take_up(self._new_changes[0])
+            del self._new_changes[0]
 
-    def add(self, change: WeightsChange) -> None:
-        """Add a change of weights, which the iterator takes up before its next batch. It replaces later changes."""
-        earlier = [each for each in self.changes if each.position < change.position]
-        self._taken_up = min(self._taken_up, len(earlier))
-        self.changes = [*earlier, change]
+    def add(self, change: Change) -> None:
+        """Add a change, which the iterator takes up before its next batch. It replaces later changes of a mix."""
+        self._new_changes = [*(each for each in self._new_changes if not change.replaces(each)), change]
+        self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget changes of weights, because the iterator was moved to a state, which has its own."""
-        self.changes, self._taken_up = [], 0
+        """Forget all changes, because the iterator was moved to a state, which has its own."""
+        self.changes, self._new_changes = [], []
 
     def told_at(self, mark: Any) -> str:
         """Describe the iterator and, if known, the position of a mark."""
@@ -107,7 +103,8 @@ class Upstream:
         These are the whole batches that are left, if each step has the same number of positions and
         the last operation is a `Batch`. A mark is a position of the iterator.
         """
-        if not self.only_stacks or not mark.pipeline.aligned or mark.skipped:
+        batch = self._batch_of(mark)
+        if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.skipped:
             return 1
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
 
@@ -121,13 +118,21 @@ class Upstream:
             rows: rows of the batch, after all functions.
             transformed: True if the feeder's `transform` may have changed the number of rows.
         """
-        size = self.batch_size
-        if size is None or rows >= size:
+        batch = self._batch_of(mark)
+        if batch is None or rows >= batch.size:
             return 0
-        if (self.only_stacks and not transformed) or mark.run is None:
-            return size
+        if (batch.only_stacks and not transformed) or mark.run is None:
+            return batch.size
         table = mark.run.origin.table(np.array([mark.row]))  # a function may have made fewer rows of a whole batch
-        return size if table.row.max(initial=-1) + 1 < size else 0
+        return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
+
+    def _batch_of(self, mark: Any) -> _LastBatch | None:
+        """Return facts about the `Batch` that decides the number of rows of a batch; None if there is none."""
+        if self.host_iterator is None:
+            return None
+        if self._batch is None or self._batch[0] is not mark.pipeline:
+            self._batch = mark.pipeline, _last_batch(mark.pipeline)
+        return self._batch[1]
 
     def go_back(self) -> None:
         """Move the iterator back to the user's position, if it has a state and that position is known."""
@@ -135,7 +140,9 @@ class Upstream:
             return
         if self.host_iterator is not None:
             self.host_iterator.go_back(self.user_mark)
-            self._taken_up = 0  # the mark may be of a batch that was read before a change
+            # The mark may be of a batch that was read before a change of a mix. Other changes wait in the iterator.
+            new = self._new_changes
+            self._new_changes = [each for each in self.changes if each in new or each.is_of_order]
             self._take_up()
         elif self.goes_back:
             self.iterator.set_state(self.user_mark.get_state())
@@ -179,21 +186,31 @@ class OtherMark:
         raise AttributeError(str(error)) if question in ("part_epochs", "part_records") else error
 
 
-def _last_operations(pipeline: Pipeline) -> tuple[Operation, ...]:
-    """Return the last `Batch` of a pipeline and the operations after it.
+class _LastBatch(NamedTuple):
+    """The last `Batch` of a pipeline.
 
-    Returns () if these operations may turn one batch into several or none.
+    Attributes:
+        size: number of rows of a whole batch.
+        only_stacks: True if it only stacks, and no function follows that could change the number of
+            rows.
     """
+
+    size: int
+    only_stacks: bool
+
+
+def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
+    """Return facts about the last `Batch`; None if there is none, or one batch may become several or none after it."""
     if pipeline.top.stage is None:
-        return ()
+        return None
     operations = pipeline.stages[pipeline.top.stage].operations
     for number in range(len(operations) - 1, -1, -1):
         one = operations[number]
         if one.takes is not None and one.one_to_one and not one.puts_together:
-            return operations[number:]
+            return _LastBatch(one.takes, one.only_stacks and number == len(operations) - 1)
         if not (one.one_to_one or one.only_filters or one.keeps_elements):
-            return ()
-    return ()
+            return None
+    return None
 
 
 def _no_state(method: str, kind: str) -> TypeError:

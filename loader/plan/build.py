@@ -18,10 +18,10 @@ from ...samplers.protocol import VectorSampler
 from ...samplers.sharding import as_shard_options
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
-from ..arguments import as_list
+from ..arguments import as_list, number_of_batch
 from ..failures import Skips
 from .budget.planned import planned_batches
-from .compile import compiled
+from .compile import compiled, with_operations
 from .growth import growing_order, growth_of
 from .joins import Apply, Read
 from .leaf import Leaf
@@ -96,6 +96,14 @@ def _mixed(data_source: Any, order: Any) -> MixedSource:
     parts = MixedSource(data_source)
     order.check_parts(parts.sizes)
     return MixedSource({name: parts.parts[name] for name in order.names})
+
+
+def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> Pipeline:
+    """Return a pipeline of one leaf with another size of a `Batch`; see `DataLoader.with_batch_size`."""
+    number = number_of_batch(pipeline.operations, batch)
+    operations = list(pipeline.operations)
+    operations[number] = operations[number].taking(batch_size)
+    return not_empty(with_operations(pipeline, operations))
 
 
 def not_empty(pipeline: Pipeline) -> Pipeline:

@@ -1,22 +1,34 @@
-"""Change the weights of a mix while a run goes on.
+"""Change the weights, the omitted records or the batch size while a run goes on.
 
-In: the user's position, other weights, and the step from which on they hold. Out: a change, which is
-a position and the weights; and the pipeline with this change.
+In: the user's position, what is to change, and the step from which on. Out: a change; and the
+pipeline with this change.
+
+Weights of a mix change at a position, so the order tells the change from the moment of the call on.
+Any other change is made when the iterator comes to the step: it resumes its own run from there under
+another description of the program.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+from ...common.messages import shorten
 from ...common.validation import whole_number
+from ...errors import CheckpointError
 from ...samplers import NoSharding
+from ..plan.omission import living_order
 from ..plan.pipeline import Pipeline
 from .position import StreamPosition
+from .schema import LoaderState
 
 if TYPE_CHECKING:
     from ...samplers.mix.sampler import MixSampler
+    from ...samplers.protocol import VectorSampler
+    from .leftover import Run
+    from .resume import Resumed
 
 
 class WeightsChange(NamedTuple):
@@ -29,6 +41,15 @@ class WeightsChange(NamedTuple):
 
     position: int
     weights: Any
+
+    def replaces(self, other: Change) -> bool:
+        """Return True if the other change has no effect after this one."""
+        return isinstance(other, WeightsChange) and other.position >= self.position
+
+    @property
+    def is_of_order(self) -> bool:
+        """True: the order, and so a state, has the change from the call on."""
+        return True
 
 
 def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahead: int = 0) -> WeightsChange:
@@ -46,7 +67,7 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
         ValueError: the step is too early, after the end, or inside a global batch that was divided
             by cost; or the weights are outside their range.
     """
-    pipeline, least = here.pipeline, here.step + ahead
+    pipeline = here.pipeline
     if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
         raise TypeError(
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
@@ -58,13 +79,25 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
             "change(weights=) does not work for a mix whose parts grow during the run, because shards agree on appended "
             'records by the weights. Pass growth="hand" to the loader, or change the weights between two runs.'
         )
+    step = _step_of(here, at_step, ahead)
+    position = _position_of(here, step)
+    _mix_of(pipeline).with_weights(weights, position)  # which checks the weights
+    return WeightsChange(position, weights)
+
+
+def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
+    """Return the step of a change: `at_step`, or the first one that is possible if it is None.
+
+    Raises:
+        TypeError: `at_step` is not an int.
+        ValueError: the step is too early.
+    """
+    least = here.step + ahead
     step = least if at_step is None else whole_number("at_step", at_step, 0, None, "the number of a step")
     if step < least:
         read = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
         raise ValueError(f"at_step={step} is too early: the next step is {here.step}{read}. Pass {least} or more.")
-    position = _position_of(here, step)
-    _mix_of(pipeline).with_weights(weights, position)  # which checks the weights
-    return WeightsChange(position, weights)
+    return step
 
 
 def _position_of(here: StreamPosition, step: int) -> int:
@@ -104,9 +137,190 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
     return cast("MixSampler", pipeline.leaf.sampler)
 
 
-def at_changes(here: StreamPosition, changes: Iterable[WeightsChange]) -> StreamPosition:
-    """Return a position in a pipeline that knows these changes, so that its state tells them."""
+def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
+    """Return a position in a pipeline that knows these changes of a mix, so that its state tells them."""
     for change in changes:
-        if change.position not in dict(map(tuple, _mix_of(here.pipeline).changes)):
+        if isinstance(change, WeightsChange) and change.position not in dict(
+            map(tuple, _mix_of(here.pipeline).changes)
+        ):
             here = here._replace(pipeline=with_change(here.pipeline, change))
     return here
+
+
+class ProgramChange(NamedTuple):
+    """A change of what the program describes, which an iterator makes when it comes to a step.
+
+    Attributes:
+        step: number of the first element that is made after the change.
+        described: function of a pipeline as its loader made it, which returns the changed pipeline.
+        reorders: True if the change is one of the order of records.
+    """
+
+    step: int
+    described: Callable[[Pipeline], Pipeline]
+    reorders: bool
+
+    def replaces(self, other: Change) -> bool:
+        return False
+
+    @property
+    def is_of_order(self) -> bool:
+        """False: the iterator makes the change when it comes to the step."""
+        return False
+
+
+Change: TypeAlias = WeightsChange | ProgramChange
+
+
+def change_of(
+    here: StreamPosition,
+    loaders: Pipeline,
+    weights: Any = None,
+    omit: Any = None,
+    batch_size: int | None = None,
+    at_step: int | None = None,
+    ahead: int = 0,
+) -> Change:
+    """Check the arguments of `DataLoaderIterator.change`, and return the change.
+
+    Args:
+        here: the user's position.
+        loaders: the pipeline as its loader made it, after all changes so far.
+        weights: other weights of a mix or a `WeightedSampler`; None for the same.
+        omit: records to omit as well; None for no other.
+        batch_size: another batch size; None for the same.
+        at_step: number of the first step after the change; None for the first one that is possible.
+        ahead: number of steps that may have been read already.
+
+    Raises:
+        TypeError: not exactly one of `weights`, `omit` and `batch_size` is given, or the pipeline
+            cannot be changed so.
+        ValueError: the step is too early, or a value is outside its range.
+    """
+    wanted = {"weights": weights, "omit": omit, "batch_size": batch_size}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if len(given) != 1:
+        raise TypeError(
+            f"change() makes one change a call, but was given {' and '.join(given) or 'none'}. Pass weights=, omit= or "
+            "batch_size=, and call it again for another change."
+        )
+    ((name, value),) = given.items()
+    if name == "weights" and (here.pipeline.joins or here.pipeline.leaf.facts.parts):
+        return weights_change(here, weights, at_step, ahead)
+    _check_changeable(loaders, name)
+    described = partial(_DESCRIBED[name], value)
+    described(loaders)  # which checks the value
+    return ProgramChange(_step_of(here, at_step, ahead), described, name != "batch_size")
+
+
+def _check_changeable(loaders: Pipeline, name: str) -> None:
+    """Check that this argument of `change` can be used with a pipeline.
+
+    Raises:
+        TypeError: it cannot be used.
+    """
+    planned = any(leaf.plans_batches for leaf in loaders.leaves)
+    epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
+    if loaders.joins or planned or epoch:
+        what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
+        raise TypeError(
+            f"change({name}=) does not work for {what}. Save the states of all shards, and restore them with "
+            f"set_states(states, strict=False) in a program with the new {name}."
+        )
+    if (
+        name != "batch_size"
+        and loaders.shard.shard_count > 1
+        and (not loaders.aligned or loaders.leaf.growth is not None)
+    ):
+        raise TypeError(
+            f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
+            'Filter, FlatMap, Pack and on_error="skip", and with growth="hand". Save the states of all shards, and '
+            f"restore them with set_states(states, strict=False) in a program with the new {name}."
+        )
+    if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:
+        raise TypeError(
+            "change(batch_size=) does not work with balance= on several shards, which divides whole global batches. Save "
+            "the states of all shards, and restore them in a program with the new batch size."
+        )
+
+
+def _with_weights(weights: Any, loaders: Pipeline) -> Pipeline:
+    return _with_order(loaders, loaders.leaf.sampler.with_record_weights(weights))
+
+
+def _with_omitted(omit: Any, loaders: Pipeline) -> Pipeline:
+    leaf = loaders.leaf
+    return _with_order(loaders, living_order(leaf.sampler, leaf.source, omit, leaf.growth))
+
+
+def _with_order(loaders: Pipeline, order: VectorSampler) -> Pipeline:
+    from ..plan.build import not_empty
+
+    return not_empty(loaders.with_leaf(dataclasses.replace(loaders.leaf, sampler=order)))
+
+
+def _with_batch_size(size: Any, loaders: Pipeline) -> Pipeline:
+    from ..plan.build import with_batch_size
+
+    return with_batch_size(loaders, size, -1)
+
+
+_DESCRIBED = {"weights": _with_weights, "omit": _with_omitted, "batch_size": _with_batch_size}
+
+
+def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: Run) -> Resumed:
+    """Resume a run from its own position under a changed description. All shards are at the same step.
+
+    Args:
+        change: the change.
+        loaders: pipeline as its loader made it.
+        here: state at the user's position.
+        run: function that runs a pipeline.
+
+    Raises:
+        ValueError: the run cannot be changed at this position.
+    """
+    from .resume import resume
+
+    every = change.reorders
+    try:
+        return resume(change.described(loaders), [here], False, run, of_all_shards=every, equal_steps=every)
+    except CheckpointError as error:
+        raise ValueError(
+            f"the run cannot be changed at step {here.step}: {shorten(error, 300)} Make the change at another step."
+        ) from None
+
+
+class ProgramChanges:
+    """The changes of the program that an iterator has made, and those that it will make.
+
+    Attributes:
+        waiting: changes of later steps, sorted by step.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[ProgramChange] = []
+        self._made: list[tuple[ProgramChange, Pipeline]] = []  # each with the pipeline as its loader made it before
+
+    def add(self, change: ProgramChange) -> None:
+        """Add a change that waits for its step."""
+        self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
+
+    def latest(self, loaders: Pipeline) -> Pipeline:
+        """Return a pipeline with all waiting changes, as if its loader had made it so."""
+        return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
+
+    def next_at(self, step: int) -> ProgramChange | None:
+        """Remove and return the next change if its step has come; None if there is none."""
+        return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
+
+    def made(self, change: ProgramChange, before: Pipeline) -> None:
+        """Note that a change was made; `before` is the pipeline, as its loader made it, without the change."""
+        self._made.append((change, before))
+
+    def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
+        """Return the pipeline, as its loader made it, of an earlier step. Changes from this step on wait again."""
+        while self._made and self._made[-1][0].step >= step:
+            change, loaders = self._made.pop()
+            self.waiting.insert(0, change)
+        return loaders

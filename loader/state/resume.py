@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...common.fields import replaced
-from ...common.messages import a_kind_of, first_few, short_repr, shorten_lines
+from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
 from ...samplers.changing.history import History
@@ -26,29 +26,60 @@ from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
-from .changed_mix import lasting
+from .changed_mix import check_left, lasting
+from .changed_streams import migrate
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .record_checks import changing, former_length, length_of
 from .schema import LoaderState
 
 
-def parsed(states: Any) -> list[LoaderState]:
-    """Parse the states of a run.
+class Resumed(NamedTuple):
+    """A run that resumes from a state.
+
+    Attributes:
+        program: pipeline as its loader made it, with the records that the run has taken in.
+        pipeline: pipeline that runs.
+        start: cursor (place in the stream) from which it runs.
+        state: state of this shard.
+    """
+
+    program: Pipeline
+    pipeline: Pipeline
+    start: Cursor
+    state: LoaderState
+
+
+def resume(
+    program: Pipeline,
+    states: Sequence[LoaderState],
+    strict: bool,
+    run: Run,
+    of_all_shards: bool = False,
+    equal_steps: bool = False,
+) -> Resumed:
+    """Resume a run under a program that may describe another order than the run's.
+
+    Args:
+        program: pipeline as its loader made it.
+        states: the state of this shard.
+        strict: False accepts a state of another source, sampler or other operations.
+        run: function that runs a pipeline. It is used if a state is inside something made of rows.
+        of_all_shards: True if `states` are those of all shards of a run, in any order.
+        equal_steps: True if there is the state of one shard, and all were at the same step.
 
     Raises:
-        CheckpointError: `states` is not a list, or one of them is not a state.
+        CheckpointError: a state is missing, or is from another run or program, or the run cannot be
+            resumed under this program.
     """
-    if not isinstance(states, (list, tuple)):
-        raise CheckpointError(
-            f"set_states takes a list of states, not {a_kind_of(states)}. Pass the states of all shards."
-        )
-    read: list[LoaderState] = []
-    for number, state in enumerate(states):
-        try:
-            read.append(LoaderState.from_json(state, like=read[0] if read else None))
-        except CheckpointError as error:
-            raise CheckpointError(f"states[{number}] of {len(states)}: {shorten_lines(error, 400)}") from None
-    return read
+    if equal_steps:
+        states = at_equal_steps(program, states)
+    if of_all_shards:
+        merging, states = migrate(program, states, strict, run)
+        states = [merge_shard_states(merging, states, strict, run)]
+    program, (state,) = migrate(program, states, strict, run)
+    found = resumed(program, state, strict)
+    check_left(program, found.pipeline, state.cursor, run)
+    return found
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
@@ -109,8 +140,8 @@ def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
     return length_of(sampler)
 
 
-def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
-    """Return the pipeline that resumes from a state of its shard.
+def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
+    """Resume from a state of this shard, whose order is that of the pipeline.
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -136,7 +167,9 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
             f"{short_repr([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
             f"{len(found.joins)} joins. Make the pipeline that was saved."
         )
-    return with_formers(pipeline, found, cursor.unfinished)
+    resuming = with_formers(pipeline, found, cursor.unfinished)
+    skips = cursor.skips if any(cursor.skips) else resuming.start.skips
+    return Resumed(pipeline, resuming, replaced(cursor, skips=skips), state)
 
 
 _REMEDY = "Restore it with the pipeline that was saved, or pass strict=False if the change is on purpose"

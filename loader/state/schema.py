@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from ...common.messages import short_repr
+from ...common.messages import a_kind_of, short_repr, shorten_lines
 from ...errors import CheckpointError
 from ...samplers.changing.growth import ONLY
 from ..plan.cursor import Cursor, Leftover
@@ -180,6 +180,25 @@ class LoaderState:
             if not places.keys() <= {*range(len(read))}:
                 raise ValueError
         return cls(cursor, step, shard, identity, read, SkippedSteps(steps, absorbed), places)
+
+
+def parsed(states: Any) -> list[LoaderState]:
+    """Parse the states of a run.
+
+    Raises:
+        CheckpointError: `states` is not a list, or one of them is not a state.
+    """
+    if not isinstance(states, (list, tuple)):
+        raise CheckpointError(
+            f"set_states takes a list of states, not {a_kind_of(states)}. Pass the states of all shards."
+        )
+    read: list[LoaderState] = []
+    for number, state in enumerate(states):
+        try:
+            read.append(LoaderState.from_json(state, like=read[0] if read else None))
+        except CheckpointError as error:
+            raise CheckpointError(f"states[{number}] of {len(states)}: {shorten_lines(error, 400)}") from None
+    return read
 
 
 NEEDED = {"cursor", "identity", "shard", "step", "version"}

@@ -90,6 +90,7 @@ class WeightedSampler(DrawnRecords):
         balance: Balance | None = None,
     ) -> None:
         checked = weights_of(weights)
+        self._samples_given = num_samples
         self.num_records = len(checked)
         self.replacement = true_or_false("replacement", replacement)
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
@@ -134,6 +135,22 @@ class WeightedSampler(DrawnRecords):
     def _records_at(self, positions: Positions) -> Positions:
         assert self._table is not None, "with replacement"
         return self._table.records(words(key_of(self.seed, _STREAM), np.ascontiguousarray(positions)))
+
+    def with_record_weights(self, weights: Any) -> WeightedSampler:
+        """Return a sampler with other weights, and all other arguments as they were given.
+
+        Raises:
+            TypeError, ValueError, OSError: as the constructor; there must be as many weights as before.
+        """
+        return WeightedSampler(
+            weights,
+            self._samples_given,
+            self.replacement,
+            num_epochs=self.num_epochs,
+            seed=self.seed,
+            shard_options=self.shard_options,
+            balance=self.balance,
+        ).for_source(self.num_records)
 
     @property
     def weights_told(self) -> str:

@@ -139,7 +139,7 @@ class EngineRun(NotedIterator):
         Raises:
             CheckpointError: if the state is of another pipeline.
         """
-        self._go_to(state, strict)
+        self._go_to([state], strict)
 
 
 class EngineIterator(DatasetIterator[T]):

@@ -1,4 +1,4 @@
-"""Other weights of a mix on a feeder, which has read ahead when the user gives them."""
+"""Changes of a run by a feeder, which has read ahead: weights of a mix, omitted records, the batch size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, DataLoader, MixSampler
+from headrace import Batch, DataLoader, IndexSampler, MixSampler, ShardOptions
 
 CPU = jax.devices("cpu")[0]
 PARTS = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
@@ -90,3 +90,80 @@ def test_a_step_that_may_have_been_read_is_refused():
         with pytest.raises(ValueError, match="has no b"):
             feeder.change(weights={"a": 1})
         assert _values(islice(feeder, 2)) == _values(islice(_loader(), 3))[1:]
+
+
+CHANGES = {"omit": [1, 50, 90, 130], "batch_size": 6}
+
+
+def _program(name=None, shard=(0, 1)):
+    """A loader of the program, or of the program that a change describes."""
+    return DataLoader(
+        shard_options=ShardOptions(*shard),
+        data_source=range(200),
+        sampler=IndexSampler(200, shuffle=True, seed=4),
+        operations=[Batch(CHANGES["batch_size"] if name == "batch_size" else 4)],
+        omit=CHANGES["omit"] if name == "omit" else None,
+    )
+
+
+def _restored(name, step, count, shard=(0, 1)):
+    """The batches of a run that stops at a step, as all shards do, and is restored in the changed program."""
+    run, changed = iter(_program(shard=shard)), iter(_program(name, shard))
+    before = _values(islice(run, step))
+    changed.set_states([run.get_state()], strict=False, equal_steps=True)
+    return [*before, *_values(islice(changed, count - step))]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("read", [0, 3])
+def test_other_changes_begin_with_their_step_too(name, read):
+    """States before it are those of the program, and states after it those of the changed one."""
+    with iter(_program().to_device(CPU, host_buffer=2, device_buffer=1)) as feeder:
+        seen = _values(islice(feeder, read))
+        feeder.change(**{name: CHANGES[name]})
+        seen += _values(islice(feeder, AHEAD))
+        before = feeder.get_state()
+        seen += _values(islice(feeder, 3))
+        after = feeder.get_state()
+        assert seen == _restored(name, read + AHEAD, read + AHEAD + 3)
+        rest = _values(islice(feeder, 4))
+    changed = iter(_program(name))
+    changed.set_state(after)
+    assert _values(islice(changed, 4)) == rest
+    plain = iter(_program())
+    plain.set_state(before)
+    assert _values(islice(plain, 4)) == _values(islice(iter(_program()), read + AHEAD + 4))[-4:]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("more", [0, AHEAD - 1, AHEAD, AHEAD + 2])
+def test_an_iterator_that_a_feeder_gives_back_makes_the_change_at_its_step(name, more):
+    """Whether the feeder had read beyond it or not."""
+    iterator = iter(_program(shard=(1, 2)))
+    with iter(headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)) as feeder:
+        seen = _values(islice(feeder, 2))
+        feeder.change(**{name: CHANGES[name]})
+        seen += _values(islice(feeder, more))
+    seen += _values(islice(iterator, 12 - len(seen)))
+    assert seen == _restored(name, 2 + AHEAD, 12, (1, 2))
+
+
+def test_two_changes_of_one_step_are_both_made():
+    """In the order of the calls."""
+    with iter(_program().to_device(CPU, host_buffer=2, device_buffer=1)) as feeder:
+        feeder.change(omit=list(range(50)))
+        feeder.change(batch_size=6)
+        batches = _values(islice(feeder, AHEAD + 5))
+    assert [len(batch) for batch in batches] == [4] * AHEAD + [6] * 5
+    assert min(min(batch) for batch in batches[AHEAD:]) >= 50
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_state_that_is_set_before_the_step_of_a_change_drops_it(name):
+    """Also if the feeder's thread had read beyond the step."""
+    with iter(_program().to_device(CPU, host_buffer=2, device_buffer=1)) as feeder:
+        state = feeder.get_state()
+        feeder.change(**{name: CHANGES[name]})
+        _values(islice(feeder, AHEAD - 1))
+        feeder.set_state(state)
+        assert _values(islice(feeder, AHEAD + 3)) == _values(islice(iter(_program()), AHEAD + 3))

@@ -1,0 +1,257 @@
+"""Omitted records, weights of records and the batch size change while a run goes on.
+
+A run that stops, and is restored in the changed program, is the oracle.
+"""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from growing_source import GrowingKeys, append
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import tries
+
+import headrace
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    MapDataset,
+    MixSampler,
+    ShardOptions,
+    WeightedSampler,
+    WindowShuffle,
+)
+from headrace.errors import CheckpointError, EmptyStreamError
+
+RECORDS = 60
+BEFORE, AFTER = np.ones(RECORDS), np.where(np.arange(RECORDS) % 3, 0.0, 1.0)
+PARTS = {"a": np.arange(40), "b": np.arange(100, 120)}
+
+
+def _even(record):
+    return record % 2 == 0
+
+
+def _flat(iterator):
+    return [int(record) for batch in iterator for record in np.asarray(batch).ravel()]
+
+
+def _lists(iterator):
+    return [np.asarray(batch).tolist() for batch in iterator]
+
+
+def _loader(kind, change=None, shard=(0, 1), worker_count=0):
+    """A loader of a program, or of the program that a change describes."""
+    name, value = change or ("", None)
+    size = value if name == "batch_size" else 4
+    omit = value if name == "omit" else None
+    operations = {
+        "filter": [Filter(_even)],
+        "window": [WindowShuffle(8)],
+        "skip": [Filter(_even), WindowShuffle(5)],
+    }.get(kind, [])
+    source = PARTS if kind == "mix" else range(RECORDS)
+    if kind == "mix":
+        sampler = MixSampler(PARTS, shuffle=True, seed=3, when_exhausted="all")
+        omit = None if omit is None else {"a": omit}
+    elif kind == "weights":
+        sampler = WeightedSampler(value if name == "weights" else BEFORE, num_epochs=2, seed=5)
+    else:
+        sampler = IndexSampler(RECORDS, shuffle=True, num_epochs=2, seed=7)
+    return DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[*operations, Batch(size)],
+        shard_options=ShardOptions(*shard),
+        worker_count=worker_count,
+        omit=omit,
+    )
+
+
+def _asked(kind, change):
+    name, value = change
+    return {name: {"a": value} if kind == "mix" and name == "omit" else value}
+
+
+@st.composite
+def _programs(draw):
+    kind = draw(st.sampled_from(["plain", "mix", "weights", "filter", "window", "skip"]))
+    names = {"weights": ["weights", "batch_size"]}.get(kind, ["omit", "batch_size"])
+    name = draw(st.sampled_from(names))
+    value = {
+        "omit": draw(st.lists(st.integers(0, 39), min_size=1, max_size=9, unique=True)),
+        "batch_size": draw(st.integers(1, 9)),
+        "weights": AFTER,
+    }[name]
+    shards = draw(st.integers(1, 3)) if kind in ("plain", "mix", "weights") else 1
+    return kind, (name, value), shards
+
+
+@tries(150)
+@given(program=_programs(), step=st.integers(0, 8), early=st.integers(0, 8))
+def test_a_change_in_a_run_is_a_restore_in_the_changed_program(program, step, early):
+    """On every shard, for any step of the call; and states of later steps are those of the changed program."""
+    kind, change, shards = program
+    for shard in range(shards):
+        plain = iter(_loader(kind, shard=(shard, shards)))
+        before = _lists(islice(plain, step))
+        restored = iter(_loader(kind, change, (shard, shards)))
+        run = iter(_loader(kind, shard=(shard, shards)))
+        began = _lists(islice(run, min(early, step)))
+        try:
+            if change[0] == "batch_size":
+                restored.set_state(plain.get_state(), strict=False)
+            else:
+                restored.set_states([plain.get_state()], strict=False, equal_steps=True)
+        except CheckpointError:
+            with pytest.raises(ValueError, match=f"cannot be changed at step {step}"):
+                run.change(**_asked(kind, change), at_step=step)
+                _lists(run)
+            continue
+        run.change(**_asked(kind, change), at_step=step)
+        assert began + _lists(islice(run, len(before) - len(began))) == before
+        third = _lists(islice(run, 3))
+        assert third == _lists(islice(restored, 3))
+        again = iter(_loader(kind, change, (shard, shards)))
+        if third:
+            again.set_state(run.get_state())
+            assert _lists(again) == _lists(run)
+
+
+@pytest.mark.parametrize("worker_count", [0, 1, 2])
+def test_records_omitted_in_a_run_do_not_come_any_more_and_all_others_do(worker_count):
+    """Each of the others once an epoch; what was prefetched is dropped."""
+    run = iter(_loader("plain", worker_count=worker_count))
+    before = _flat(islice(run, 5))
+    omitted = [key for key in range(RECORDS) if key not in before][:7]
+    run.change(omit=omitted)
+    rest = _flat(run)
+    assert sorted(before + rest[: RECORDS - len(before) - 7]) == sorted(set(range(RECORDS)) - {*omitted})
+    assert sorted(rest[RECORDS - len(before) - 7 :]) == sorted(set(range(RECORDS)) - {*omitted})
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_several_changes_come_one_after_another(worker_count):
+    """Whatever the order of the calls; two of one step in that order."""
+    run = iter(_loader("plain", worker_count=worker_count))
+    run.change(batch_size=5, at_step=6)
+    run.change(omit=[1, 2], at_step=3)
+    run.change(batch_size=2, at_step=3)
+    run.change(omit=[3], at_step=3)
+    sizes = [len(next(run)) for _ in range(9)]
+    assert sizes == [4, 4, 4, 2, 2, 2, 5, 5, 5]
+    assert not {1, 2, 3} & {*_flat(run)}
+
+
+def test_records_that_are_omitted_stay_omitted_by_a_later_change():
+    """`omit` adds to what is omitted."""
+    run = iter(_loader("plain", ("omit", [1, 2])))
+    run.change(omit=[3, 4])
+    assert not {1, 2, 3, 4} & {*_flat(run)}
+
+
+def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
+    """The states of all shards, at the same step or not, restored in the changed program."""
+    omitted = list(range(0, RECORDS, 5))
+    shards = [iter(_loader("plain", shard=(shard, 2))) for shard in range(2)]
+    for shard in shards:
+        shard.change(omit=omitted, at_step=3)
+    came = _flat(islice(shards[0], 5)) + _flat(islice(shards[1], 4))
+    whole = iter(_loader("plain", ("omit", omitted)))
+    whole.set_states([shard.get_state() for shard in shards])
+    came += _flat(whole)
+    early = {*_flat(islice(iter(_loader("plain")), 6))}
+    for key in range(RECORDS):
+        assert came.count(key) == (2 if key not in omitted else int(key in early))
+
+
+def test_a_change_in_a_run_of_a_chain():
+    """Chains give the same iterator."""
+    stream = MapDataset.source(range(20)).shuffle(seed=1).batch(4)
+    run = iter(stream.to_iter_dataset())
+    first = _flat(islice(run, 2))
+    run.change(batch_size=3, at_step=3)
+    assert [len(batch) for batch in run] == [4, 3, 3, 2]
+    assert len(first) == 8
+
+
+def test_a_state_set_later_has_no_waiting_changes():
+    """`set_state` drops the changes whose steps have not come."""
+    run = iter(_loader("plain"))
+    state = run.get_state()
+    run.change(batch_size=2, at_step=3)
+    run.set_state(state)
+    assert [len(next(run)) for _ in range(5)] == [4] * 5
+
+
+def test_statistics_and_skipped_records_go_on_after_a_change():
+    """They count since the start of the run."""
+    run = iter(_loader("plain"))
+    _lists(islice(run, 3))
+    run.change(batch_size=2)
+    next(run)
+    assert run.stats().steps == 4
+    assert run.step == 4
+
+
+def test_a_change_of_a_step_after_the_end_has_no_effect():
+    """Also on shards of unequal lengths."""
+    lengths = []
+    for shard in range(7):
+        run = iter(_loader("plain", shard=(shard, 7)))
+        steps = len(_lists(iter(_loader("plain", shard=(shard, 7)))))
+        run.change(omit=[3], at_step=steps)
+        lengths.append(len(_flat(run)))
+    assert sum(lengths) == 2 * RECORDS
+
+
+def _refusal(call, kind):
+    with pytest.raises(kind) as caught:
+        call()
+    assert len(str(caught.value)) < 500
+    return str(caught.value)
+
+
+def test_changes_that_are_not_possible_are_refused(tmp_path):
+    """At the call, and the run continues as if there had been none."""
+    run = iter(_loader("plain"))
+    next(run)
+    assert "one change a call, but was given none" in _refusal(run.change, TypeError)
+    assert "given omit and batch_size" in _refusal(lambda: run.change(omit=[1], batch_size=2), TypeError)
+    assert "at_step=0 is too early: the next step is 1" in _refusal(lambda: run.change(omit=[1], at_step=0), ValueError)
+    assert "has no weights" in _refusal(lambda: run.change(weights=AFTER), TypeError)
+    assert "record key 60 is out of range" in _refusal(lambda: run.change(omit=[60]), headrace.errors.RecordKeyError)
+    assert "omit= contains all" in _refusal(lambda: run.change(omit=range(RECORDS)), EmptyStreamError)
+    assert "batch_size=0" in _refusal(lambda: run.change(batch_size=0), ValueError)
+    assert _flat(run) == _flat(iter(_loader("plain")))[4:]
+    weighted = iter(_loader("weights"))
+    assert "60 records" in _refusal(lambda: weighted.change(weights=np.ones(RECORDS - 1)), ValueError)
+    assert "cannot be used with" in _refusal(lambda: weighted.change(omit=[1]), ValueError)
+    for loader, what in (
+        (_loader("filter", shard=(0, 2)), "on several shards needs a pipeline in which each step"),
+        (next(iter(_loader("plain").epochs())), "does not work for loader.epochs()"),
+    ):
+        assert what in _refusal(lambda loader=loader: iter(loader).change(omit=[1]), TypeError)
+    streams = headrace.IterDataset.zip([MapDataset.source(range(9)).to_iter_dataset()] * 2)
+    assert "does not work for joined streams" in _refusal(lambda: iter(streams).change(omit=[1]), TypeError)
+
+
+def test_records_are_omitted_from_a_source_that_grows_in_the_run(tmp_path):
+    """On one shard, before and after records were appended."""
+    path = tmp_path / "sizes.json"
+    append(path, 20)
+    source = GrowingKeys(path)
+    run = iter(
+        DataLoader(data_source=source, sampler=IndexSampler(20, num_epochs=3), operations=[Batch(4)], growth="epoch")
+    )
+    first = _flat(islice(run, 2))
+    run.change(omit=[9, 10])
+    append(path, 30)
+    rest = _flat(run)
+    assert first == list(range(8))
+    assert rest[:10] == [8, *range(11, 20)]
+    assert not {9, 10} & {*rest}
+    assert rest.count(25) == 2
