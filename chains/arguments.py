@@ -157,7 +157,8 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     for name in names or ():
         if not isinstance(name, str):
             raise TypeError(
-                f"{method}: the name {short_repr(name)} is {a_kind_of(name)}. Pass a dict whose names are of type str."
+                f"{method}: the name {short_repr(name)} of a dataset is {a_kind_of(name)}, not a "
+                "string. Pass a dict whose keys are strings."
             )
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
@@ -176,7 +177,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
                 f"{'an IterDataset' if streams else 'a MapDataset'}. {_OF_WRONG_KIND[streams]}."
             )
     if not listed:
-        raise ValueError(f"{method} needs at least one dataset. Pass a list with one.")
+        raise ValueError(f"{method} needs at least one dataset. Pass a list of one dataset or more.")
     return list(listed), names
 
 

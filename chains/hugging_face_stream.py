@@ -171,8 +171,9 @@ class _Rows:
         known = _kinds_in(self._dataset.state_dict())
         if place is not None and (saved := _kinds_in(place)) != known:
             raise CheckpointError(
-                f"the state belongs to a stream made by {first_few(saved, 8)}, but this one is made by "
-                f"{first_few(known, 8)}. Map, filter and shard the dataset as in the run that was saved."
+                f"the state belongs to a stream made by {first_few(saved, 8)}, but this one is made "
+                f"by {first_few(known, 8)}. Make the dataset with the same maps, filters and shards "
+                "as in the run that was saved."
             )
         self._go_to(state["epoch"], place)
 
@@ -243,9 +244,10 @@ def _part(dataset: Any, shard: ShardOptions) -> Any:
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(
-            "drop_remainder=True needs shards of equal length, but the number of rows in the files of a "
-            "stream is unknown. Use HuggingFaceStream(dataset).shard(shard_options), which takes every n-th "
-            "row, or num_epochs=None."
+            "drop_remainder=True needs shards of equal length, but the number of rows in the files "
+            "of a stream is unknown. Leave drop_remainder out, and pass num_epochs=None if no shard "
+            "must end before the others. Or use HuggingFaceStream(dataset).shard(shard_options), "
+            "where each shard takes every n-th row."
         )
     if dataset.num_shards < count:
         raise ShardingError(

@@ -93,7 +93,10 @@ class IterMethods(
     def _own_stream(self) -> Stream:
         """Return the stream of a user's class, which the engine iterates over; TypeError if it has no `__iter__`."""
         if not self._is_own:
-            raise TypeError(f"{type(self).__name__} has no __iter__. Define it, or use MapDataset.….to_iter_dataset().")
+            raise TypeError(
+                f"{type(self).__name__} has no __iter__. Define it in the class, or call "
+                "to_iter_dataset() of a MapDataset."
+            )
         return run_through(self)
 
     def __getstate__(self) -> dict[str, Any]:

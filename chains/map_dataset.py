@@ -287,7 +287,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         nodes = _nodes("zip", datasets)
         lengths = {name: node.length for name, node in nodes.items()}
         if len({*lengths.values()}) > 1:
-            raise ValueError(f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones.")
+            raise ValueError(
+                f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones "
+                "to the length of the shortest."
+            )
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
     def _made(self, node: Node) -> MapDataset[Any]:

@@ -178,8 +178,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         length, keys = finite("select", self.root_node.length), indices_of(indices)
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(
-                f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). Pass "
-                "indices of the dataset."
+                f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). "
+                f"Pass indices from 0 to {length - 1}."
             )
         return self._reordered(Selected(length, keys))
 

@@ -78,7 +78,10 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
     ['rare', 'common', 'common', 'common', 'common']
     """
     if not isinstance(parts, (Mapping, list, tuple)):
-        raise TypeError(f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict of shares by name, or a list.")
+        raise TypeError(
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict with a share for each name, or "
+            "a list of shares."
+        )
     if not parts:
         raise ValueError('parts= is empty. Pass shares, such as {"train": 0.9, "test": 0.1}.')
     names = list(parts) if isinstance(parts, Mapping) else [str(number) for number in range(len(parts))]
@@ -153,7 +156,7 @@ def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
 def _divisible(function: str, data: Any) -> Any:
     whole = data if isinstance(data, MapDataset) else as_source(data)
     if not finite(function, len(whole)):
-        raise ValueError(f"{function}: the source is empty. Pass one with records.")
+        raise ValueError(f"{function}: the source is empty. Pass a source with records.")
     return whole
 
 

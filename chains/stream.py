@@ -294,8 +294,9 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
             raise ValueError(
-                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from shard() or "
-                "shard_options=, and cannot be divided again. Pass the options of this process once."
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from "
+                "shard() or shard_options=, and cannot be divided again. Pass shard options only "
+                "once."
             )
         growth = None if leaf.growth is None else growth_of(leaf.source, leaf.growth, shard)
         return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth)
@@ -311,8 +312,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
-            "the datasets have different shard_options. Pass these to the joined dataset instead: "
-            ".shard(shard_options)."
+            "the datasets have different shard_options. Leave shard_options out of these datasets, "
+            "and call .shard(shard_options) on the joined dataset."
         )
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(

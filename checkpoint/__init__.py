@@ -72,7 +72,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in _NAMES:
             raise AttributeError(
-                f"module 'headrace.checkpoint' has no attribute {short_repr(name)}. It has {', '.join(__all__)}."
+                f"module 'headrace.checkpoint' has no attribute {short_repr(name)}. Use one of its "
+                f"names: {', '.join(__all__)}."
             )
         try:
             from . import orbax as orbax_handlers

@@ -200,7 +200,11 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
             f"{shorten(path)} is a relative path, and the current folder was deleted. Pass an absolute path."
         ) from None
     except OSError as error:
-        raise CheckpointError(f"{shorten(path)}: {error.strerror}. Pass another path.") from None
+        raise CheckpointError(
+            f"{shorten(path)} cannot be used as a path: {error.strerror}. Pass another path."
+        ) from None
     if is_folder:
-        raise CheckpointError(f"{shorten(resolved)} is a folder. Pass the path of a file in it.")
+        raise CheckpointError(
+            f"{shorten(resolved)} is a folder, but the state is written to a file. Pass the path of a file in it."
+        )
     return resolved

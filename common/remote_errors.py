@@ -162,4 +162,7 @@ def _first_loadable(copies: list[bytes]) -> Exception:
         except Exception as error:
             failure = failure or error
     told = shorten(f"{type(failure).__name__}: {failure}")
-    return RuntimeError(f"a worker raised an exception that cannot be unpickled in this process: {told}")
+    return RuntimeError(
+        f"a worker raised an exception that cannot be unpickled in this process: {told}. Define the class "
+        "of the exception in a module that both processes can import, and check that pickle can copy it."
+    )

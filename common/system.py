@@ -39,8 +39,8 @@ def is_portable() -> bool:
     wish = os.environ.get(TRANSPORT, "")
     if wish not in ("", "portable"):
         raise ValueError(
-            f'{TRANSPORT}={short_repr(wish)} is not "portable". Unset the variable to use the best that '
-            "this system has."
+            f'{TRANSPORT}={short_repr(wish)} is not a known value. Set the variable to "portable", or '
+            "unset it to use the fastest transport that this system has."
         )
     return wish == "portable" or not (all(hasattr(*part) for part in _PARTS) and os.path.isdir(_THREADS))
 

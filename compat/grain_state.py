@@ -73,9 +73,9 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         records, given = _reached(state, stream.shard), []
     if len(records) > 1:
         raise CheckpointError(
-            "the Grain state is of several workers, and of a DataLoader with operations on iterators of "
-            "records, with a random map after a batch, or with a sampler of your own. headrace can resume it "
-            "only if Grain had one worker or none. Let that run end in Grain."
+            "the Grain state is of several workers. With a sampler of your own, a random map after a "
+            "batch, or an operation on iterators of records, headrace can resume only a state of one "
+            "worker or none. Finish this run with Grain."
         )
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
@@ -119,9 +119,9 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
-            "the Grain state is of a DataLoader with a FlatMap. headrace can resume it only if Grain had one "
-            "worker or none, and no FlatMap follows a batch of the results of another FlatMap or of a "
-            "Filter. Let that run end in Grain."
+            "the Grain state is of a DataLoader with a FlatMap. headrace can resume such a state "
+            "only if Grain had at most one worker, and only if batches of filtered or flattened "
+            "records are not flattened again. Finish this run with Grain."
         )
     reached, given = _flat_mapped(states[0], flat_maps[0])
     after_records((reached,), pipeline)  # which looks whether there are so many
@@ -144,8 +144,8 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     total = shard.length(len(pipeline.leaf.sampler))
     if not UnreadOrder(reached, total).is_possible:
         raise CheckpointError(
-            f"the Grain state is past the end of the stream, which has {total} records in this shard. Begin "
-            "the next run without it."
+            f"the Grain state is past the end of the stream, which has {total} records in this shard. "
+            "Begin the next run without this state."
         )
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
@@ -172,8 +172,9 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
         )
     if state.get("version") != VERSION:
         raise CheckpointError(
-            f"the Grain state has version {short_repr(state.get('version'))}, but only version {VERSION} can "
-            "be read. Save it with a Grain release that writes this version."
+            f"the Grain state has version {short_repr(state.get('version'))}, but only version "
+            f"{VERSION} can be read. Save the state with a Grain release that writes version "
+            f"{VERSION}."
         )
     return state
 
@@ -204,8 +205,9 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
         count, rest = divmod(index - first + stride, stride)
         if rest or count < 0:
             raise CheckpointError(
-                f"the Grain state belongs to another shard: index {index} of worker {worker} is not in shard "
-                f"{shard.shard_index} of {shard.shard_count}. Pass the loader the same shard_options."
+                f"the Grain state belongs to another shard: index {index} of worker {worker} is not "
+                f"in shard {shard.shard_index} of {shard.shard_count}. Pass the shard_options of the "
+                "Grain run to the loader."
             )
         reached.append(count)
     return tuple(reached)
@@ -247,7 +249,9 @@ def _check_sampler(told: str, sampler: Any) -> None:
     if there is None:
         return
     if there != here:
-        raise CheckpointError(f"the Grain state belongs to another sampler, {short_repr(told)}. Pass the same one.")
+        raise CheckpointError(
+            f"the Grain state belongs to another sampler, {short_repr(told)}. Pass the sampler of the Grain run."
+        )
     theirs = dict(_ARGUMENT.findall(told))
     ours = {name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")}
     if not is_sequential:  # whose shards are those of its loader
@@ -258,5 +262,6 @@ def _check_sampler(told: str, sampler: Any) -> None:
     changed = [f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)]
     if changed:
         raise CheckpointError(
-            f"the Grain state belongs to a sampler with other arguments: {first_few(changed)}. Pass the same ones."
+            f"the Grain state belongs to a sampler with other arguments: {first_few(changed)}. Pass "
+            "the arguments of the Grain run."
         )

@@ -64,7 +64,8 @@ def _pickled(value: Any) -> bytes:
     except Exception as error:
         raise PicklingError(
             "The source or a function cannot be pickled, so it cannot be sent to Beam's workers: "
-            f"{shorten(error)}. Make its parts picklable, or convert without runner=."
+            f"{shorten(error)}. Use only functions and objects that pickle can write, or convert "
+            "without runner=."
         ) from error
     return data
 

@@ -113,8 +113,9 @@ def convert(
         )
     if runner is None and runner_options:
         raise ConversionError(
-            f"{first_few(list(runner_options))}: options of a Beam runner were given without a runner. Pass "
-            "runner= (--runner) too, or leave the options out."
+            f"the options {first_few(list(runner_options))} belong to a Beam runner, but no runner "
+            "was passed. Pass runner= (--runner), the name of a Beam runner, or leave the options "
+            "out."
         )
     if workers is None:
         count = usable_processors() if has_processes() else 0

@@ -71,7 +71,10 @@ class Manifest:
             ValueError, TypeError, LookupError: the values are not a manifest.
         """
         if values["kind"] != KIND or values["version"] != VERSION:
-            raise ValueError(f"it is of kind {values['kind']}, version {values['version']}")
+            raise ValueError(
+                f"it must have kind {KIND!r} and version {VERSION!r}, which this headrace reads, but it "
+                f"has kind {values['kind']!r}, version {values['version']!r}"
+            )
         shards = tuple(map(Receipt.from_json, values["shards"]))
         return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))
 
@@ -92,7 +95,7 @@ def manifest_in(target: Target) -> Manifest | None:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
             f"{shorten(target.place(MANIFEST))} was not written by this version of headrace "
-            f"({shorten(error)}). Convert the data again into another target."
+            f"({shorten(error)}). Convert the data again, into another target."
         ) from error
 
 

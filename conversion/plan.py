@@ -38,8 +38,9 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
         if shard.partition("/")[0] == WORKPLACE:
             raise ConversionError(
-                f"{shorten(name)} would be converted to {shorten(shard)}, a name that the conversion itself uses. "
-                "Pass shards=, or convert this file on its own."
+                f"{shorten(name)} would be converted to {shorten(shard)}, a name that the conversion "
+                "itself uses. Pass a number of files to write, such as shards=8, so that headrace "
+                "names them. Or convert this file separately, to another target."
             )
         if not stays_inside(shard):
             raise ConversionError(
@@ -47,8 +48,9 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
             )
         if shard in shards:
             raise ConversionError(
-                f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both be converted to "
-                f"{shorten(shard)}. Pass shards=, or convert the two on their own."
+                f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both be converted "
+                f"to {shorten(shard)}. Pass a number of files to write, such as shards=8, so that "
+                "headrace names them. Or convert the two files separately, to two targets."
             )
         shards[shard] = Shard(shard, (InputPart(name),))
     return list(shards.values())
@@ -59,8 +61,9 @@ def _common(folders: Mapping[str, str]) -> str:
         return os.path.commonpath(folders.values())
     except ValueError:
         raise ConversionError(
-            f"{first_few(list(folders))}: some files are in an object store and some on this machine, so they "
-            "have no common folder. Pass shards=, or convert the two groups on their own."
+            f"{first_few(list(folders))}: some files are in an object store and some on this machine, "
+            "so they have no common folder. Pass a number of files to write, such as shards=8. Or "
+            "convert the two groups separately, to two targets."
         ) from None
 
 

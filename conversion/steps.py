@@ -29,7 +29,8 @@ def raised_at(error: Exception, where: str) -> NoReturn:
         raise type(error)(f"{where}: {shorten(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(
-            f"{where}: transform= or encode= raised StopIteration. Pass next() a default value, or use a loop."
+            f"{where}: transform= or encode= raised StopIteration. In your function, pass a default "
+            "value to next(), or use a loop."
         ) from error
     error.add_note(f"at {where}")
     raise error
@@ -52,8 +53,8 @@ def decode_json(record: Any) -> Any:
         return json.loads(_bytes(record, "json"))
     except (ValueError, RecursionError) as error:
         raise ConversionError(
-            f"a record is not valid JSON: {shorten(error)}. It begins with {short_repr(record)}. Leave "
-            'decode="json" out, or mend the record.'
+            f"a record is not valid JSON: {shorten(error)}. It begins with {short_repr(record)}. "
+            'Leave decode="json" out, or correct the record.'
         ) from error
 
 

@@ -208,8 +208,8 @@ class Target(ABC):
             raise
         except OSError as error:
             raise ConversionError(
-                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Finished shards are kept, and "
-                "no part of this one is left. Solve this, and run the same command again."
+                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Correct this, and "
+                "run the same command again. Finished shards are kept."
             ) from error
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:

@@ -203,8 +203,9 @@ class LocalFile:
             ) from error
         if len(found) < length:
             raise SourceError(
-                f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the file has only "
-                f"{len(found)} there. The file is cut off, or it changed after it was opened. Write it anew."
+                f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the file "
+                f"has only {len(found)} there. The file is cut off, or it changed after it was "
+                "opened. Write the file again."
             )
         return found
 

@@ -75,7 +75,7 @@ def path_list(paths: Any) -> list[Any]:
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [paths]
     if not isinstance(paths, Iterable):
-        raise TypeError(f"paths={short_repr(paths)} is a {type(paths).__name__}. Pass a path or a list of paths.")
+        raise TypeError(f"paths={short_repr(paths)} is of type {type(paths).__name__}. Pass a path or a list of paths.")
     listed = list(paths)
     if not listed:
         raise ValueError("paths=[] is empty. Pass at least one file.")
@@ -194,5 +194,5 @@ def text_of(path: Any) -> str:
         return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
         raise TypeError(
-            f"a path is a {type(path).__name__} ({short_repr(path)}). Pass a string or an os.PathLike."
+            f"{short_repr(path)} is of type {type(path).__name__}, not a path. Pass a string or an os.PathLike."
         ) from None

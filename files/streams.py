@@ -190,11 +190,12 @@ class _Unpacked(io.RawIOBase):
         )
         if self._begun or isinstance(error, EOFError):  # the bytes that are there are such as they should be
             return CutOffError(
-                f"{where}. The file is cut off or damaged, and the records after this place are lost. Write it anew."
+                f"{where}. The file is cut off or damaged, and the records after this place are lost. "
+                "Write the file again."
             )
         return SourceError(
-            f"{where}. The file is cut off or damaged, or its name does not say how it is compressed. Write "
-            "it anew, or rename it."
+            f"{where}. The file is cut off or damaged, or its name does not say how it is compressed. "
+            "Write the file again, or rename it."
         )
 
     def close(self) -> None:

@@ -70,8 +70,8 @@ class Decoder:
     def __init__(self, features: Mapping[str, Any] | None = None) -> None:
         if features is not None and not isinstance(features, Mapping):
             raise TypeError(
-                f'features={short_repr(features)} is not a dict. Pass one, such as {{"image": bytes, "label": '
-                "np.int64}."
+                f'features={short_repr(features)} is not a dict. Pass a dict, such as {{"image": '
+                'bytes, "label": np.int64}.'
             )
         self._converts = None
         if features is not None:
@@ -85,7 +85,7 @@ class Decoder:
         if missing:
             raise SourceError(
                 f"the example has no feature {first_few(missing)}. Its features are "
-                f"{first_few(sorted(found), 8)}. Ask for these."
+                f"{first_few(sorted(found), 8)}. Name only these in features=."
             )
         return {name: convert(name, found[name]) for name, convert in converts.items()}
 
@@ -118,15 +118,18 @@ def _convert(name: str, wanted: Any) -> Convert:
 def _all_bytes(name: str, value: Any) -> list[bytes]:
     if isinstance(value, list):
         return value
-    raise SourceError(f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. Ask for a dtype.")
+    raise SourceError(
+        f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. Pass its dtype, "
+        f"features={{{short_repr(name)}: np.{value.dtype}}}."
+    )
 
 
 def _one_bytes(name: str, value: Any) -> bytes:
     several = _all_bytes(name, value)
     if len(several) != 1:
         raise SourceError(
-            f"feature {short_repr(name)} contains {len(several)} byte strings, not one. Ask for list to get "
-            "all of them."
+            f"feature {short_repr(name)} contains {len(several)} byte strings, not one. Pass "
+            f"features={{{short_repr(name)}: list}} to get all of them."
         )
     return several[0]
 
@@ -142,7 +145,10 @@ class _Numbers:
 
     def __call__(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
-            raise SourceError(f"feature {short_repr(name)} contains bytes, not numbers. Ask for bytes or list.")
+            raise SourceError(
+                f"feature {short_repr(name)} contains bytes, not numbers. Pass "
+                f"features={{{short_repr(name)}: bytes}}, or list for several byte strings."
+            )
         numbers = self._exact(name, np.asarray(value))
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
@@ -151,7 +157,9 @@ class _Numbers:
         except ValueError:
             wanted = "one" if self._shape is None else f"the shape {shorten(self._shape)}"
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(numbers)} numbers, not {wanted}. Ask for a shape that fits."
+                f"feature {short_repr(name)} contains {len(numbers)} numbers, not {wanted}. Pass a "
+                f"dtype with the shape, features={{{short_repr(name)}: (np.{self._dtype}, "
+                f"({len(numbers)},))}}."
             ) from None
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -168,8 +176,9 @@ class _Numbers:
         if wrong.any():
             value, remedy = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
             raise SourceError(
-                f"feature {short_repr(name)} contains the number {value}, which does not fit {self._dtype}. "
-                f"Ask for the dtype in which it is stored, features={{{short_repr(name)}: {remedy}}}."
+                f"feature {short_repr(name)} contains the number {value}, which does not fit "
+                f"{self._dtype}. Pass the dtype in which it is stored, features={{{short_repr(name)}: "
+                f"{remedy}}}."
             )
         return numbers
 

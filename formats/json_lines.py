@@ -65,8 +65,8 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{shorten(name)}: the line at byte {offset} is not valid JSON: {shorten(error)}. It begins with "
-            f"{short_repr(line)}. Mend the line."
+            f"{shorten(name)}: the line at byte {offset} is not valid JSON: {shorten(error)}. It "
+            f"begins with {short_repr(line)}. Correct the line."
         ) from error
 
 
@@ -78,8 +78,8 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
-            f"{shorten(file.path)} is compressed with gzip, so single lines cannot be read. Unpack it, or "
-            "convert it (its name must end in .gz)."
+            f"{shorten(file.path)} is compressed with gzip, so headrace cannot read single lines of "
+            "it. Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
         )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, AT_ONCE):

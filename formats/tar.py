@@ -298,12 +298,12 @@ class _Extended:
             return path, 0
         if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
             what = f"{short_repr(path)} has a size of {short_repr(size)} bytes, so its header is damaged"
-            return SourceError(f"{shorten(self._file)}: {what}. Write the archive anew.")
+            return SourceError(f"{shorten(self._file)}: {what}. Write the archive again.")
         return path, int(size)
 
     def _damaged(self, why: str) -> SourceError:
         return SourceError(
-            f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write the archive anew."
+            f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write the archive again."
         )
 
     def _pairs(self, content: bytes) -> dict[str, str]:
@@ -315,7 +315,7 @@ class _Extended:
             line = content[at : at + length]
             name, equals, value = line[len(digits) + 1 :].partition(b"=")
             if not (space and equals and line.endswith(b"\n") and len(line) == length):
-                raise self._damaged(f"is no list of names and values near byte {at}")
+                raise self._damaged(f"must be a list of names and values, but it is something else near byte {at}")
             found[name.decode(errors="replace")] = value[:-1].decode("utf-8", "surrogateescape")
             at += len(line)
         return found
@@ -375,13 +375,14 @@ class _Blocks:
 
 def _no_tar(name: str, block: bytes) -> SourceError:
     if not block:
-        return SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
+        return SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
     if block.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         return SourceError(
-            f"{shorten(name)} is compressed, so single samples cannot be read. Unpack the archive (images and "
-            "audio in it are usually compressed already), or convert it."
+            f"{shorten(name)} is compressed, so headrace cannot read single samples of it. Unpack the "
+            "archive (images and audio are usually compressed already), or convert it with `headrace "
+            "convert`."
         )
-    return SourceError(f"{shorten(name)} is not a tar file, or its first header is damaged. Write the archive anew.")
+    return SourceError(f"{shorten(name)} is not a tar file, or its first header is damaged. Write the archive again.")
 
 
 def _after_the_end(name: str, end: int, offset: int) -> SourceError:
@@ -394,6 +395,6 @@ def _after_the_end(name: str, end: int, offset: int) -> SourceError:
 def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:
     if cut_off:
         return SourceError(
-            f"{shorten(name)}: the file ends at byte {offset} without an end mark, so it is cut off. Write it anew."
+            f"{shorten(name)}: the file ends at byte {offset} without an end mark, so it is cut off. Write it again."
         )
-    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged. Write the archive anew.")
+    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged. Write the archive again.")

@@ -75,7 +75,7 @@ def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[Tar
 def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
-        raise TypeError(f"{short_repr(told)} is not a shard")
+        raise TypeError(f"each shard must be a dict with url and nsamples, not {short_repr(told)}")
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
     return TarShard(url if whole else folder[0] + folder[1] + url, samples)
@@ -95,11 +95,11 @@ def _content_of(path: str, storage_options: StorageOptionsLike) -> bytes | None:
 def _of_dali(content: bytes) -> Iterator[Member]:
     version, *lines = content.decode().split("\n")
     if version.split() != ["v1.2", str(sum(map(bool, lines)))]:
-        raise ValueError("another version, or cut off")
+        raise ValueError("the index must have version v1.2 and one line for each member")
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
-            raise ValueError("two names are equal")
+            raise ValueError("names in the index must have no spaces")
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")
 

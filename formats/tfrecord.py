@@ -229,25 +229,25 @@ def _length_at(buffer: bytes, at: int) -> int | None:
 def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     if offset:
         return SourceError(
-            f"{shorten(name)}: the length of the record at byte {offset} is damaged, so the records after it "
-            "cannot be found. Write the file anew."
+            f"{shorten(name)}: the length of the record at byte {offset} is damaged, so the records "
+            "after it cannot be found. Write the file again."
         )
     if begin.startswith(b"\x1f\x8b"):
         return SourceError(
-            f"{shorten(name)} is compressed with gzip, so single records cannot be read. Unpack it, or "
-            "convert it (its name must end in .gz)."
+            f"{shorten(name)} is compressed with gzip, so headrace cannot read single records of it. "
+            "Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
         )
-    return SourceError(f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Write it anew.")
+    return SourceError(f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Write it again.")
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:
     """Return the error for a record with a wrong checksum."""
     return SourceError(
-        f"{shorten(name)}: the record at byte {offset} is damaged, because its checksum is wrong. Write the file anew."
+        f"{shorten(name)}: the record at byte {offset} is damaged, because its checksum is wrong. Write the file again."
     )
 
 
 def _cut_off(name: str, offset: int) -> SourceError:
     return SourceError(
-        f"{shorten(name)}: the file ends inside the record at byte {offset}, so it is cut off. Write it anew."
+        f"{shorten(name)}: the file ends inside the record at byte {offset}, so it is cut off. Write it again."
     )

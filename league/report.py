@@ -99,7 +99,11 @@ def tables(results: dict[str, Any]) -> str:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
     lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LOADERS.values() if one.stateless]
-    lines += ["", "Cells that are neither right nor grey, each with what was found:", ""]
+    lines += [
+        "",
+        "The next table lists the cells that are not “ok”, “restart” or “–”, with what the test program found:",
+        "",
+    ]
     lines += ["| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
     for name in played:
         for cell, (word, detail) in sorted(results[name]["cells"].items()):

@@ -78,7 +78,8 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
-        f"{name}={short_repr(operations)} is {a_kind_of(operations)}. Pass a list, {name}=[…], also for a single one."
+        f"{name}={short_repr(operations)} is {a_kind_of(operations)}. Pass a list, {name}=[…], even "
+        "of a single operation."
     )
 
 
@@ -180,8 +181,8 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
-            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass it a seed, "
-            "IndexSampler(…, seed=0)."
+            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass a seed "
+            "to the sampler, IndexSampler(…, seed=0)."
         )
 
 
@@ -231,7 +232,8 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:
         raise ValueError(
-            "another batch size needs a pipeline with a Batch, but this one has none. Make another DataLoader."
+            "another batch size needs a pipeline with a Batch, but this one has none. Make a DataLoader with the batch "
+            "that you want."
         )
     if batch is None:
         if len(found) > 1:

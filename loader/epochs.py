@@ -187,15 +187,15 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     leaf = pipeline.leaf
     if leaf.growth is not None and leaf.has_parts:
         raise ValueError(
-            "epochs() of a mix reads the whole mix again each time, although its parts have epochs of their "
-            "own. Loop over iter(loader), which also finds records that are appended to a part. Or pass "
-            'growth="hand" to read only the records that exist now.'
+            "epochs() does not work for a mix of growing sources, because each source begins its "
+            'epochs at another time. Loop over iter(loader). Or pass growth="hand", which reads only '
+            "the records that exist now."
         )
     if leaf.growth is not None and leaf.growth.at == "now":
         raise ValueError(
-            'each epoch of epochs() reads the records that existed when it began. Pass growth="epoch". Or '
-            "loop over iter(loader), which also finds records that are appended during an epoch, and read "
-            "the epoch from iterator.epoch."
+            'each epoch of epochs() reads the records that existed when it began, but growth="now" '
+            'reads appended records at once. Pass growth="epoch", which reads them from the next '
+            "epoch on. Or loop over iter(loader), and read the epoch from iterator.epoch."
         )
     not_empty(one_epoch(pipeline, 0))
     there = leaf.epochs
@@ -204,7 +204,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
     if there is not None and count > there:
         raise ValueError(
-            f"epochs({count}) needs a sampler of as many epochs, but this one has {there}. Leave out its num_epochs=."
+            f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
+            "Leave num_epochs= out of the sampler, or pass at least this number to it."
         )
     return count
 
@@ -223,7 +224,8 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(
-            f"the state is damaged: epoch {epoch} is after the last of {ENDLESS} positions. Restore another checkpoint."
+            f"the state is damaged: it says epoch {epoch}, which begins after the last position, "
+            f"{ENDLESS}. Restore another checkpoint."
         )
     if isinstance(leaf.sampler, PackedOrder):
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))

@@ -62,8 +62,8 @@ class Batch(Operation):
         _check_called(batch_fn)
         if batch_fn is not None and not callable(batch_fn):
             raise TypeError(
-                f"batch_fn={short_repr(batch_fn)} is not a function. Pass one that takes a list of elements and "
-                "returns a batch."
+                f"batch_fn={short_repr(batch_fn)} is not a function. Pass a function that takes a "
+                "list of elements and returns a batch."
             )
         self.batch_fn = batch_fn
 

@@ -129,8 +129,8 @@ def _call_for(transform: Any) -> Callable[[Any], Any]:
     if callable(transform) and not is_transform_class(transform):
         return lambda dataset: dataset.map(transform)
     raise TypeError(
-        f"apply({short_repr(transform)}) takes no such object. Pass a transform such as MapTransform, "
-        "Filter or Batch, a function, or a list of these."
+        f"apply({short_repr(transform)}): the argument is not a transform. Pass a transform, such as "
+        "MapTransform, Filter or Batch, or a function, or a list of these."
     )
 
 

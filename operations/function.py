@@ -59,7 +59,9 @@ class FunctionOperation(Operation):
 
     def _call(self, *arguments: Any) -> Any:
         if self._function is None:
-            raise NotImplementedError(f"{type(self).__name__} does not define {self.method}(). Define it.")
+            raise NotImplementedError(
+                f"{type(self).__name__} does not define {self.method}(). Define this method in the class."
+            )
         return self._function(*arguments)
 
     def __repr__(self) -> str:

@@ -173,8 +173,8 @@ class Pack(Operation):
             return BARE
         if len(self.settings.length) > 1:
             raise PackError(
-                f"lengths= is given for one leaf, but length={short_repr(self.settings.length)} names several. "
-                "Pass a dict of lengths."
+                f"lengths= is given for one leaf, but length={short_repr(self.settings.length)} names "
+                "several. Pass a dict with an array of lengths for each leaf."
             )
         return next(iter(self.settings.length))
 

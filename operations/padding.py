@@ -28,7 +28,7 @@ def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
         elements: the elements of the batch.
     """
     if len(elements) == 0:
-        raise BatchError(f"{function} was called without elements. Pass at least one.")
+        raise BatchError(f"{function} was called without elements. Pass at least one element.")
 
 
 def stack(elements: Sequence[Element]) -> Element:
@@ -137,8 +137,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             named = {column.name: value for column in columns if column.below(key)}
             if not named:
                 raise BatchError(
-                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key. Name some of their "
-                    f"keys: {first_few([column.told for column in columns])}."
+                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key. Name "
+                    f"only keys of the elements: {first_few([column.told for column in columns])}."
                 )
             values |= named
         return values

@@ -242,7 +242,8 @@ class Operation:
         """
         if self.needs_seed:
             raise SeedError(
-                f"{self!r} draws from the seed of a sampler, but a chain has no sampler. Use it in a DataLoader."
+                f"{self!r} draws from the seed of a sampler, but a MapDataset or IterDataset has no "
+                f"sampler. Use {self!r} in a DataLoader."
             )
         return self
 

@@ -268,9 +268,9 @@ class Layout:
         if element is None:
             return _no_element()
         return StructureError(
-            f"elements of one batch have different structures: the first is {_shown(self._structure)}, this "
-            f"one {_shown(flatten(element)[1])} (* is a leaf, None is none). Map them to one structure before "
-            "Batch, or pass Batch(…, batch_fn=…)."
+            "elements of one batch have different structures: the first is "
+            f"{_shown(self._structure)}, but this one is {_shown(flatten(element)[1])} (* is a leaf). "
+            "Map them to one structure before Batch, or pass Batch(…, batch_fn=…)."
         )
 
 

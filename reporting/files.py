@@ -21,9 +21,9 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     with _told(path):
         place = Path(path)
         if place.is_dir():
-            raise IsADirectoryError("it is a folder")
+            raise IsADirectoryError("it must be a file, but it is a folder")
         if place.exists() and not place.is_file():
-            raise OSError("it is a device or a pipe")
+            raise OSError("it must be a file, but it is a device or a pipe")
         WholeFile(str(place)).discard()
     return place
 

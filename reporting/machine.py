@@ -81,7 +81,7 @@ def _bytes_of(process: int) -> int:
     for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
-    raise ValueError("no Pss")
+    raise ValueError("the file smaps_rollup must have a line that begins with Pss:")
 
 
 def started_by(process: int) -> Iterator[int]:

@@ -129,8 +129,8 @@ class Balance:
         if self.sizes is None or self.sizes.keys() != {*names}:
             known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
             raise LengthsError(
-                f"balance= has lengths of {known}, but the mix has the parts {first_few(names, 8)}. Pass Balance "
-                "a dict of arrays, one for each part."
+                f"balance= has lengths of {known}, but the mix has the parts {first_few(names, 8)}. "
+                "Pass a dict of arrays to Balance, one for each part."
             )
         ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
         lengths, costs = np.zeros((2, len(names) * max(self.sizes.values())), np.int64)
@@ -194,8 +194,8 @@ class Balance:
         """
         if part is None and self.sizes is not None:
             raise LengthsError(
-                f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is not a mix. Pass "
-                "Balance a single array."
+                f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is not "
+                "a mix. Pass a single array to Balance."
             )
         known = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
         if known < records:
@@ -252,8 +252,8 @@ class Balance:
             )
         if size > MAX_BLOCK:
             raise ValueError(
-                f"balance=: {size} records in {self.batches} global batches are more than {MAX_BLOCK}. Pass fewer "
-                "batches=."
+                f"balance=: {size} records in {self.batches} global batches are more than "
+                f"{MAX_BLOCK}. Pass a smaller number as batches=."
             )
         return Blocks(shards, 0, size)
 

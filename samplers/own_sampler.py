@@ -206,5 +206,6 @@ def _refuse_iterable(sampler: Any) -> None:
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"{a_kind_of(sampler)} can only be iterated over, but headrace needs the record at any position. Pass {remedy}."
+        f"{a_kind_of(sampler)} gives its records only in order, but headrace needs the record at any "
+        f"position. Pass {remedy}."
     )

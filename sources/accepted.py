@@ -79,7 +79,7 @@ def as_source(data: Any) -> DataSource[Any]:
     if missing:
         raise TypeError(
             f"a data source needs __len__ and __getitem__, but {type(data).__name__} has no "
-            f"{' and no '.join(missing)}. Collect an iterator into a list first: list(...)"
+            f"{' and no '.join(missing)}. To read from an iterator, make a list of it first: list(…)."
         )
     if asynchronous:
         from .asynchronous.source import AsyncSource

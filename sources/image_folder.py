@@ -127,15 +127,15 @@ class ImageFolderDataSource:
         images = [image for path in self._paths for image in _images(path, self._extensions, self._storage)]
         if not images:
             raise SourceError(
-                f"there are no images ({first_few(self._extensions)}) in {first_few(self._paths)}. Pass another "
-                "folder, or extensions=."
+                f"there are no images ({first_few(self._extensions)}) in {first_few(self._paths)}. "
+                "Pass another folder, or pass extensions=, the endings of the names of your files."
             )
         known = {image.class_name for image in images} if self._wanted is None else set(self._wanted)
         odd = next((image for image in images if image.class_name not in known), None)
         if odd is not None:
             raise SourceError(
-                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, but classes= has only "
-                f"{first_few(self._wanted or ())}. Add the class."
+                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, but classes= has "
+                f"only {first_few(self._wanted or ())}. Add the class to classes=."
             )
         self._listing = _Listing(images, self._wanted)
         self.classes = self._listing.classes
@@ -212,7 +212,7 @@ class ImageFolderDataSource:
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass one.")
+        raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass a list of strings.")
     if len(set(given)) < len(given):
         raise ValueError(f"{argument}={short_repr(given)} contains a name twice. Name each once.")
     return tuple(given)
@@ -233,8 +233,8 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
-                    f"{shorten(found)} is beside the folders of the classes, so its class is unknown. Move it into "
-                    "one of them, or pass a glob."
+                    f"{shorten(found)} is beside the folders of the classes, so its class is unknown. "
+                    "Move it into one of these folders, or pass a pattern that does not match it."
                 )
             yield _image(found, class_name, place)
 

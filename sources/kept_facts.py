@@ -112,7 +112,10 @@ def _kind(stamps: tuple[int, ...], width: int) -> IndexKind:
 
 
 def _no_pass(file: OpenFile) -> FoundRecords:
-    raise NotImplementedError(f"facts about many files are not found in {file.path}")
+    raise NotImplementedError(
+        f"facts about several files must not be looked for in one file ({file.path}). This is a fault in "
+        "headrace. Report it."
+    )
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:

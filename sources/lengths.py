@@ -163,7 +163,10 @@ def _file_kind(source: Any) -> IndexKind:
 
 
 def _no_pass(file: OpenFile) -> FoundRecords:
-    raise NotImplementedError(f"lengths of several files are not found in {file.path}")
+    raise NotImplementedError(
+        f"lengths of several files must not be looked for in one file ({file.path}). This is a fault in "
+        "headrace. Report it."
+    )
 
 
 def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:
@@ -198,7 +201,7 @@ def _own(source: Any) -> Any:
     if len(leaves) > 1:
         raise LengthsError(
             f"{type(source).__name__} knows the lengths of {len(leaves)} arrays of a record: "
-            f"{first_few(sorted(leaves))}. Choose one, such as lengths={next(iter(leaves))!r}."
+            f"{first_few(sorted(leaves))}. Choose one of them, such as lengths={next(iter(leaves))!r}."
         )
     return next(iter(leaves.values()))
 

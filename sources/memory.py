@@ -240,7 +240,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
     if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
             "MemorySource takes a sequence of records, an array or a dict of arrays, not "
-            f"{type(data).__name__}. Collect an iterator into a list first: list(...)"
+            f"{type(data).__name__}. To read from an iterator, make a list of it first: list(…)."
         )
     if isinstance(data, tuple):
         _refuse_columns(data)
@@ -272,7 +272,8 @@ def _frozen(name: str, leaf: Any) -> Array:
     # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Use np.asarray(...)."
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Make "
+            "it an array with np.asarray(…)."
         )
     if leaf.ndim == 0:
         raise TypeError(

@@ -47,8 +47,8 @@ class RunThroughSource:
 
     def __getitem__(self, key: int) -> Any:
         raise SourceError(
-            f"{type(self._dataset).__name__} can only be read from its beginning to its end, so element {key} "
-            "cannot be read on its own. Iterate over it."
+            f"{type(self._dataset).__name__} can only be read from its beginning to its end, so "
+            f"element {key} cannot be read on its own. Read it in a loop."
         )
 
     def __repr__(self) -> str:
@@ -100,8 +100,8 @@ class RunThroughSource:
             return json.dumps(state, default=_as_text, separators=(",", ":"))
         except (TypeError, ValueError):
             raise TypeError(
-                f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be stored as "
-                "JSON. Return numbers, text, bytes, lists and dicts."
+                f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be "
+                "stored as JSON. Return only numbers, strings, bytes, lists and dicts."
             ) from None
 
 

@@ -76,8 +76,8 @@ class TfdsDataSource:
             self._files = ArrayRecordDataSource(instructions, storage_options=storage)
         elif is_remote(where):
             raise SourceError(
-                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can be read from "
-                'an object store. Prepare it with file_format="array_record".'
+                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can "
+                'be read from an object store. Prepare the dataset with file_format="array_record".'
             )
         else:
             self._other = opened
@@ -123,8 +123,8 @@ class TfdsDataSource:
         """
         if self._files is None:
             raise SourceError(
-                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS itself can read "
-                'them. Prepare it with file_format="array_record".'
+                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS "
+                'itself can read them. Prepare the dataset again with file_format="array_record".'
             )
         return self._files
 
@@ -163,7 +163,8 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
             if not _DATA.search(file):
                 if not stays_inside(file[len(url) + 1 :]):
                     raise SourceError(
-                        f"{shorten(file)}: a file name in a store must not lead out of its folder. Rename the file."
+                        f"{shorten(file)}: a file name in an object store must not lead out of its "
+                        "folder. Rename the file."
                     )
                 copy = Path(folder + file[len(url) :])
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +178,10 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
     tfds = optional_library("tensorflow_datasets", "TfdsDataSource needs tensorflow_datasets", "tfds")
     if not isinstance(split, str):
-        raise TypeError(f"split is a {type(split).__name__}. Pass a string, such as 'train' or 'train[:80%]'.")
+        raise TypeError(
+            f"split={short_repr(split)} is of type {type(split).__name__}, not a string. Pass a string, "
+            "such as 'train' or 'train[:80%]'."
+        )
     try:
         return tfds.data_source(name, split=split, data_dir=folder, decoders=decoders, download=False)
     except tfds.core.DatasetNotFoundError as error:
@@ -188,20 +192,22 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except NotImplementedError as error:
         raise SourceError(
             f"the TFDS dataset {short_repr(name)} is not prepared in ArrayRecord format under "
-            f"{shorten(where)}, where there are: {_prepared(folder or where)}. Run "
-            f"tfds.builder({short_repr(name)}, file_format='array_record').download_and_prepare()."
+            f"{shorten(where)}. The datasets there: {_prepared(folder or where)}. Run "
+            f"tfds.builder({short_repr(name)}, file_format='array_record', "
+            f"data_dir={short_repr(where)}).download_and_prepare()."
         ) from error
     except ValueError as error:
         raise SourceError(
             f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: "
-            f"{shorten(error)}. Pass a split that it has."
+            f"{shorten(error)}. Pass the name of a split of this dataset."
         ) from error
 
 
 def _prepared(data_dir: str) -> str:
     """Return the names of the datasets in the folder `data_dir`, as `name/config:version`, for error messages.
 
-    They are one text, with at most three names; "none" if there are no datasets.
+    They are one text, with at most three names. A folder in which no dataset was prepared is named as such. The text is
+    "none (no such folder)" if `data_dir` does not exist, and "none" if it is empty.
     """
     root = Path(data_dir)
     if not os.path.isdir(root):  # in place of Path's own, which raises for names that are too long

@@ -186,7 +186,7 @@ REASONS = {
     "a record in a window by weight": "the rest would be made of other records",
     "planned batches": "to another pipeline (sampler: batches",
     "a dataset that a window needs": "inside a window that contains some of its records",
-    "skipped steps of two sizes": "so a step is not the same records for all shards",
+    "skipped steps of two sizes": "so a step contains other records in each shard",
     "planned batches and skipped steps": "planned batches cannot change their number of shards",
     "shorter epochs by weight": "an epoch has at most as many records as there are weights above 0",
     "rows after a mix": "restore a checkpoint that was saved between two windows",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 VERBS = (
-    "add|append|ask|await|begin|call|catch|change|check|choose|close|convert|copy|correct|count|cut|define|do|draw|feed|filter|"
-    "free|give|import|install|iterate|keep|leave|let|loop|lower|make|map|mend|mix|move|name|number|omit|order|pack|pass|prepare|"
-    "put|raise|read|remove|rename|restore|return|run|save|say|set|slice|solve|sort|start|trace|truncate|unpack|unset|update|use|"
+    "add|append|apply|ask|await|begin|call|catch|change|check|choose|close|convert|copy|correct|count|cut|define|do|draw|feed|filter|"
+    "finish|free|give|import|install|iterate|keep|leave|let|loop|lower|make|map|mend|mix|move|name|number|omit|order|pack|pass|prepare|"
+    "put|raise|read|remove|rename|report|restore|return|run|save|say|set|skip|slice|solve|sort|start|trace|truncate|unpack|unset|update|use|"
     "wait|write"
 )
 

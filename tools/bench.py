@@ -37,7 +37,7 @@ def bench(options: argparse.Namespace) -> int:
         ProgramError: the program fails, or has no loader or no loop.
     """
     if options.html is not None and options.html == options.timeline:
-        raise OutputError(f"{options.html} cannot be both the page and the timeline. Name two files.")
+        raise OutputError(f"--html and --timeline are both {options.html}. Pass two different files.")
     if options.html is not None:
         check_matplotlib()
     wanted = [check_writable(path) for path in (options.html, options.timeline) if path is not None]

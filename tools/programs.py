@@ -107,8 +107,8 @@ class Program:
                 raise
         if not loops:
             raise ProgramError(
-                f"{self.path} ended without taking a batch from a loader of headrace. Name a loader in it, "
-                "PROGRAM.py:name."
+                f"{self.path} ended without taking a batch from a loader of headrace. Name a loader "
+                "of the program, PROGRAM.py:name."
             )
         try:
             yield loops[0]
@@ -125,7 +125,9 @@ class Program:
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
             except FileNotFoundError:
-                raise ProgramError(f"there is no file {self.path}. Pass PROGRAM.py or PROGRAM.py:name.") from None
+                raise ProgramError(
+                    f"there is no file {self.path}. Pass the path of a program, PROGRAM.py, or PROGRAM.py:name."
+                ) from None
             except OSError as error:
                 raise ProgramError(f"{self.path} cannot be read: {shorten(error)}. Check its permissions.") from error
             exec(code, vars(own))
@@ -209,7 +211,7 @@ def told_of(path: Path) -> Iterator[None]:
     except SystemExit as end:
         if end.code not in (None, 0):
             how = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
-            raise ProgramError(f"{path} ends with {how}. Run it by itself first.") from end
+            raise ProgramError(f"run {path} by itself first, because it ends with {how}.") from end
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at = f" at line {lines[-1]}" if lines else ""
@@ -218,7 +220,7 @@ def told_of(path: Path) -> Iterator[None]:
         ]  # where in the pipeline it was
         where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
-            f"{path} fails{at}: {type(error).__name__}: {shorten(error)}{where}. Run it by itself first."
+            f"run {path} by itself first, because it fails{at}: {type(error).__name__}: {shorten(error)}{where}."
         ) from error
 
 

@@ -142,9 +142,10 @@ class BudgetBatched(OfSeveral):
         known = lengths_of_elements(node, lengths, "budget_batch")
         if known is None:
             raise LengthsError(
-                "budget_batch of a MapDataset needs the lengths of its elements. They are known only if the "
-                "source gives them, and only the order was changed since. Pass lengths=, or make the batches in "
-                "a stream: to_iter_dataset().budget_batch(…)."
+                "budget_batch of a MapDataset needs the lengths of its elements. They are unknown, "
+                "because the source does not give them, or an operation after it may change them. "
+                "Pass lengths=, an array with one length for each element, or make the batches in a "
+                "stream: to_iter_dataset().budget_batch(…)."
             )
         of_places = whole_lengths(known, count) if lengths is None else as_lengths(known, count)
         identity = [node.identity, count]

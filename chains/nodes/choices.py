@@ -124,8 +124,9 @@ class ByMap(Choice):
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
-                f"select_from_datasets: the map names dataset {short_repr(number)} at index {index}, but there "
-                f"are {self.datasets} datasets. Number them from 0."
+                f"select_from_datasets: the map names dataset {short_repr(number)} at index {index}, "
+                f"but there are {self.datasets} datasets. The map must name a dataset from 0 to "
+                f"{self.datasets - 1}."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
 

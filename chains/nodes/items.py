@@ -63,8 +63,9 @@ def applied(node: Node, operation: Operation) -> Node:
         return Applied(node, operation)
     if not operation.max_fan_out:
         raise ValueError(
-            "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one may "
-            "become. Pass it, or use to_iter_dataset().flat_map(…), which does not need it."
+            "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one "
+            "may become. Pass max_fan_out=, or use to_iter_dataset().flat_map(…), which does not "
+            "need it."
         )
     return FlatMapped(node, operation)
 
@@ -356,8 +357,10 @@ class Packed(OfSeveral):
         known = lengths_of_elements(node, lengths, "pack")
         if known is None:
             raise PackError(
-                "pack of a MapDataset needs the lengths of its elements. They are known only if the source gives them, and "
-                "only the order was changed since. Pass lengths=, or pack the stream: to_iter_dataset().pack(…)."
+                "pack of a MapDataset needs the lengths of its elements. They are unknown, because "
+                "the source does not give them, or an operation after it may change them. Pass "
+                "lengths=, an array with one length for each element, or pack the stream: "
+                "to_iter_dataset().pack(…)."
             )
         plan = operation.plan(known)
         if plan.documents != documents:

@@ -46,10 +46,13 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
     """
     if rounds not in range(ROUNDS, MOST_ROUNDS + 1, 2):
         raise ValueError(
-            f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = {rounds}."
+            f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = "
+            f"{rounds}. Pass {ROUNDS}."
         )
     if not 0 <= index <= max_index:
-        raise ValueError(f"index must be in [0, max_index]: {index} is not in [0, {max_index}].")
+        raise ValueError(
+            f"index must be in [0, max_index]: {index} is not in [0, {max_index}]. Pass an index in this range."
+        )
     return shuffled_one(index, max_index, seed, rounds)
 
 
@@ -83,7 +86,7 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
     {'x': [array([1, 3]), array([2, 4])]}
     """
     if not len(values):
-        raise ValueError("Cannot batch 0 values. Pass at least one.")
+        raise ValueError("Cannot batch 0 values. Pass at least one value.")
     try:
         return stacked(values, lists_are_trees=True)
     except StructureError as error:

@@ -40,7 +40,9 @@ class ReadOptions(OurReadOptions):
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
             if isinstance(number := getattr(self, name), int) and number < 0:
-                raise ValueError(f"{name} must be non-negative, got {number}. Pass 0 for none.")
+                raise ValueError(
+                    f"{name} must be non-negative, but it is {number}. Pass 0 or more; 0 means that nothing is read ahead."
+                )
         super().__post_init__()
 
     def _warn_of_a_small_buffer(self) -> None:
@@ -160,7 +162,7 @@ class Config:
 
     def __getattr__(self, name: str) -> Any:
         error = AttributeError if name.startswith("__") else ValueError
-        raise error(f"Unrecognized config option: {shorten(name)}. The options are {', '.join(vars(self))}.")
+        raise error(f"Unrecognized config option: {shorten(name)}. Use one of the options {', '.join(vars(self))}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")

@@ -109,7 +109,10 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._close()
         adapter = latest_adapter()
         if adapter is None:
-            raise TypeError("SaveAndResume works only if x= of fit is a loader or dataset of headrace. Pass one as x.")
+            raise TypeError(
+                "SaveAndResume works only if x= of fit is a loader or dataset of headrace. Pass a loader "
+                "or a dataset as x=."
+            )
         self._passes = adapter.follow()
         self._place = TrainingPlace()
         self._saved_step = self._seen = 0  # of the run; batches of this epoch that Keras has counted

@@ -30,7 +30,10 @@ def _number(kind: type) -> Callable[[str], Any]:
 
     def number(value: str) -> Any:
         if "_" in value or not value.isascii():
-            raise ValueError(f"{short_repr(value)} is not of type {kind.__name__}")
+            raise ValueError(
+                f"the value {short_repr(value)} must be a number of type {kind.__name__}, written with "
+                "the digits 0 to 9 and without _"
+            )
         return kind(value)
 
     return number
@@ -84,15 +87,17 @@ def read_records(
     if columns != list(types):
         raise SourceError(
             f"{shorten(name)} has the columns {first_few(columns)}, but the first file has "
-            f"{first_few(list(types))}. Convert files with other columns in a conversion of their own."
+            f"{first_few(list(types))}. Convert files with different columns in separate conversions."
         )
     convert = [_TYPES[types[column]] for column in columns]
     for line, row in rows:
         try:
             if len(row) != len(columns):
-                raise ValueError(f"the line has {len(row)} values, but the file has {len(columns)} columns")
+                raise ValueError(
+                    f"the line has {len(row)} values, but it must have one for each of the {len(columns)} columns"
+                )
             if not _is_utf8(row):
-                raise ValueError(f"the line is not in UTF-8: {short_repr(row)}")
+                raise ValueError(f"the line must be in UTF-8, but it is {short_repr(row)}")
             each = zip(columns, convert, row)
             record = {column: kind(value) if value or kind is str else None for column, kind, value in each}
         except ValueError as error:
@@ -115,7 +120,9 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise SourceError(f"{shorten(name)}, line {line} is not valid CSV: {shorten(error)}. Mend the line.") from error
+        raise SourceError(
+            f"{shorten(name)}, line {line} is not valid CSV: {shorten(error)}. Correct the line."
+        ) from error
 
 
 def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:

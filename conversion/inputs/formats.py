@@ -252,6 +252,6 @@ def format_of(names: list[str]) -> Format:
         return found[0]
     several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
     raise ConversionError(
-        f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass source_format= "
-        f"(--from), one of {', '.join(FORMATS)}, and only files of this format."
+        f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass only files of "
+        f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...common.messages import shorten
+from ...common.messages import short_repr, shorten
 from ...errors import ConversionError, MissingExtraError
 from .encoding import Encode, Encoding
 
@@ -39,8 +39,9 @@ class ArrayRecordOutput(Encoding):
             return _ArrayRecordWriter(_library().ArrayRecordWriter(path, self._options), path)
         except ValueError as error:
             raise ConversionError(
-                f"options={{…}} of ArrayRecord, {shorten(self._options)}, are not valid: {shorten(error)}. Pass "
-                'an option string of ArrayRecord\'s writer, such as "group_size:1".'
+                f"ArrayRecord does not accept the options {short_repr(self._options)}: "
+                f"{shorten(error)}. Pass options= (--option NAME=VALUE) with names and values of its "
+                "writer, such as {'group_size': 1}."
             ) from error
 
 
@@ -69,7 +70,7 @@ class _ArrayRecordWriter:
         """Raise the library's error after a failure. The library itself reports it only when the writer is closed."""
         if not self._writer.ok():
             self.close()
-            raise OSError(f"{shorten(self._path)} cannot be written")
+            raise OSError(f"the ArrayRecord library cannot write {shorten(self._path)}, so check the disk")
 
 
 def _library() -> Any:

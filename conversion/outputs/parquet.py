@@ -58,8 +58,9 @@ class ParquetOutput(Output):
             self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
         except (pyarrow().ArrowException, TypeError, ValueError) as error:
             raise ConversionError(
-                f"options={short_repr(options)} of Parquet are not valid: {shorten(error)}. Pass options of "
-                "pyarrow.parquet.ParquetWriter."
+                f"Parquet does not accept the options {short_repr(options)}: {shorten(error)}. Pass "
+                "options= (--option NAME=VALUE) with arguments of pyarrow.parquet.ParquetWriter, "
+                "such as {'compression': 'zstd'}."
             ) from error
 
     def identity(self) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def _check_times(values: Sequence[Any]) -> None:
     """Raise TypeError if NumPy times are mixed with numbers or text, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
-        raise TypeError("the column mixes datetime64 with other NumPy types")
+        raise TypeError("the column must not mix datetime64 with other NumPy types")
     lists: list[Any] = [value for value in values if isinstance(value, (list, tuple))]
     arrays = [value.reshape(-1) for value in values if isinstance(value, np.ndarray)]
     lists += [array if array.dtype == object else array[:1] for array in arrays]

@@ -42,8 +42,8 @@ class TokensOutput(Output):
         unknown = sorted(set(options) - {"dtype", "add_special_tokens", "document_length", "end_of_text"})
         if unknown:
             raise ConversionError(
-                f"{first_few(unknown)}: unknown options for tokens. Use dtype, add_special_tokens, "
-                "document_length and end_of_text."
+                f"options= contains {first_few(unknown)}, but the options for tokens are dtype, "
+                "add_special_tokens, document_length and end_of_text. Use only these."
             )
         dtype = options.get("dtype")
         if not dtype:
@@ -90,9 +90,9 @@ class TokensOutput(Output):
             return record
         if self._column not in record:
             raise ConversionError(
-                f"a record has no column {short_repr(self._column)}, but {first_few(list(record), 8)}. Pass "
-                "column=, the name of the column that contains the "
-                f"{'text' if self._content is not None else 'tokens'}."
+                f"a record has no column {short_repr(self._column)}, only "
+                f"{first_few(list(record), 8)}. Pass column=, the name of the column that contains "
+                f"the {'text' if self._content is not None else 'tokens'}."
             )
         return record[self._column]
 
@@ -120,7 +120,7 @@ class TokensOutput(Output):
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
             raise ConversionError(
-                f'a token is too large for {self._dtype}. Pass a wider type with options={{"dtype": …}}.'
+                f'a token is too large for {self._dtype}. Pass a wider type, such as options={{"dtype": "int64"}}.'
             )
         found = found.astype(self._dtype, copy=False)
         if self._end is not None and (not found.size or found[-1] != self._end):
@@ -173,6 +173,7 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), not "
-        "text. Pass column=, the name of a text column, or transform=."
+        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), "
+        "not text. Pass column=, the name of a text column, or transform=, a function that returns "
+        "such a record."
     )

@@ -144,7 +144,7 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"{size} bytes must be in the cache {shorten(self.folder)} at once, but its limit is "
+                f"the cache {shorten(self.folder)} must hold {size} bytes at once, but its limit is "
                 f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
             )
         while not self._reserved(descriptor, size):

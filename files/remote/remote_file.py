@@ -86,8 +86,9 @@ class RemoteFile:
         if (starts + sizes).max(initial=0) > self.size:
             last = int(np.argmax(starts + sizes))
             raise SourceError(
-                f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, but the file "
-                f"has only {self.size} bytes. It is cut off, or it changed. Write it anew."
+                f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, but "
+                f"the file has only {self.size} bytes. The file is cut off, or it changed. Write the "
+                "file again."
             )
         if self._blocks is None:
             return self._read_apart(list(zip(starts.tolist(), sizes.tolist())))
@@ -112,8 +113,9 @@ class RemoteFile:
         """
         if self._blocks is None:
             raise SourceError(
-                f"{shorten(self.path)}: files of this format are copied to disk before they are read, but "
-                "cache_bytes=0 allows no copies. Raise cache_bytes in storage_options=."
+                f"{shorten(self.path)}: files of this format are copied to disk before they are read, "
+                "but cache_bytes=0 allows no copies. Pass a larger number, such as "
+                "storage_options={'cache_bytes': 10**10}."
             )
         descriptor = self._opened_copy()
         try:
@@ -180,7 +182,7 @@ class RemoteFile:
             if stamp is not None:
                 check_unchanged(self.path, self.stamp, stamp)
             if len(data) != stop - start:
-                raise EOFError(f"{len(data)} bytes were received instead of {stop - start}, from byte {start} on")
+                raise EOFError(f"the store must send {stop - start} bytes from byte {start}, but it sent {len(data)}")
             return data
 
         return ask(self.path, self.storage_options, question)

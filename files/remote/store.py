@@ -131,7 +131,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
                 raise_without_secrets(failure, error, secrets)
         pause = min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE)
         time.sleep(pause * _own_random.uniform(0.5, 1))
-    raise AssertionError("tries are at least 1")
+    raise AssertionError(f"tries={options.tries} in storage_options, but it must be at least 1")
 
 
 def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
@@ -147,7 +147,7 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"there is no file {short_repr(url, TEXT)}. Check the address.")
     if (remedy := store.is_final(error)) is not None:
-        return SourceError(f"{shorten(url)}: {remedy}. ({told})")
+        return SourceError(f"{shorten(url)} cannot be read ({told}): {remedy}.")
     if not tries:
         return None
     return SourceError(

@@ -114,7 +114,10 @@ class DeviceFeeder(StreamPositionAPI):
             ValueError: no batch was delivered yet, or `on_uneven` is not "pad".
         """
         if self._mask is None:
-            raise ValueError('mask needs on_uneven="pad" and a batch. Pass on_uneven="pad", and call next() first.')
+            raise ValueError(
+                'mask needs on_uneven="pad" and a batch that was delivered. Pass on_uneven="pad", and '
+                "call next() before you read mask."
+            )
         return self._mask
 
     def stats(self) -> FeederStats:

@@ -51,14 +51,15 @@ class FeederOptions:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"{short_repr(self.source)} is {a_kind_of(self.source)}. Pass a loader, or an iterable of batches."
+                f"the source of batches is {short_repr(self.source)}, {a_kind_of(self.source)}. Pass "
+                "a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
         if self.transform is not None and not callable(self.transform):
             raise TypeError(
-                f"transform={short_repr(self.transform)} is not a function. Pass one that takes a batch and "
-                "returns a batch."
+                f"transform={short_repr(self.transform)} is not a function. Pass a function that "
+                "takes a batch and returns a batch."
             )
         one_of("on_unsupported", self.on_unsupported, "error", "keep")
         one_of("on_uneven", self.on_uneven, "error", "drop", "pad")

@@ -75,7 +75,9 @@ class Intake:
             with profiled("transform"):
                 batch = self.transform(batch)
         except StopIteration as error:  # it would look like the end of the stream
-            raise RuntimeError("transform raised StopIteration") from error
+            raise RuntimeError(
+                "transform= raised StopIteration. In your function, pass a default value to next(), or use a loop."
+            ) from error
         return Loaded(batch, mark, (began, read, time.perf_counter()))
 
 

@@ -124,7 +124,7 @@ class Transfer:
 
     def __init__(self, description: FeederOptions) -> None:
         if description.pinned_host and len(processes_of(description.sharding)) > 1:
-            raise ValueError("pinned_host=True works only with devices of a single process. Leave it out.")
+            raise ValueError("pinned_host=True works only with devices of a single process. Leave pinned_host= out.")
         self._description = description
         self._with_mask = description.on_uneven == "pad"
         self._arrangement: Arrangement | None = None

@@ -110,7 +110,7 @@ class RowsWithTask:
             losses += self.rows.lost
             if losses >= MAX_TRIES:
                 lost = f"Ray lost the rows of a task {MAX_TRIES} times"
-                raise WorkerCrashedError(f"{lost}. Check the memory of its object stores, and restore a checkpoint.")
+                raise WorkerCrashedError(f"{lost}. Check the memory of Ray's object stores, and restore a checkpoint.")
             self.handle.executor.handle_events(wait=False)
 
 

@@ -85,8 +85,8 @@ def make_pipeline(
         order = rows.with_shard_options(shard)
     if wanted is not None and planned is not None:
         raise ValueError(
-            "batches planned from lengths cannot be combined with records that are appended during the run. "
-            'Pass growth="hand".'
+            "batches planned from lengths cannot be combined with records that are appended during "
+            'the run. Pass growth="hand", which reads only the records that exist now.'
         )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))

@@ -50,9 +50,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     if not growing or held:
         if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
             raise ValueError(
-                f"growth={wanted.at if wanted else 'epoch'!r} works for a source that is read in whole epochs, "
-                "and for parts of a MixSampler. A subset, or a chain that slices, mixes, joins, or repeats "
-                'batches, reads only the records that exist when it is made. Pass growth="hand" to accept this.'
+                f"growth={wanted.at if wanted else 'epoch'!r} works for a source that is read in "
+                "whole epochs, and for parts of a MixSampler. A Subset, or a dataset that is sliced, "
+                "mixed, joined, or repeated after a batch, reads only the records that exist when it "
+                'is made. Pass growth="hand" to accept this.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -65,10 +66,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         return None
     if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
-            f"{shard.shard_count} shards must see appended records at the same step, which they agree on in a "
-            "folder beside the data, but this folder cannot be written. Pass "
+            f"{shard.shard_count} shards must see appended records at the same step, which they agree "
+            "on in a folder beside the data, but this folder cannot be written. Pass "
             'growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or '
-            'growth="hand".'
+            'growth="hand", which reads only the records that exist now.'
         )
     return wanted
 

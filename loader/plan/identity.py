@@ -76,9 +76,9 @@ class Identity:
         for join in identity.joins:
             _check_join(join)
         if not identity.orders or len(identity.orders) != len(identity.sources):
-            raise ValueError("it needs a source for each order")
+            raise ValueError("the state must have one source for each order")
         if not all(type(size) is int and size > 0 for size in identity.sizes):
-            raise ValueError("sizes must be positive")
+            raise ValueError("the batch sizes must be positive whole numbers")
         return identity
 
     @property
@@ -121,7 +121,7 @@ def _unpacked(values: Any) -> Values:
         except zlib.error as error:
             raise ValueError(str(error)) from None
         if not unpacking.eof:
-            raise ValueError(f"it is longer than {LONGEST} bytes, or cut off")
+            raise ValueError(f"the packed state must be complete, and at most {LONGEST} bytes long")
         try:
             values = json.loads(text)
         except RecursionError as error:

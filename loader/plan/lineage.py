@@ -158,8 +158,8 @@ class ReshardHistory:
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
             raise CheckpointError(
-                f"the states are damaged: their shards are at {list(reached)[:8]} of {length} positions. Restore "
-                "another checkpoint."
+                f"the states are damaged: they say that shards had read {list(reached)[:8]} of "
+                f"{length} positions, which cannot be. Restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))

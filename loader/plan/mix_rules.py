@@ -194,7 +194,7 @@ def former_mix(join: Join, text: str) -> Join:
         names, order, goes_on = saved["names"], MixOrder.from_values(saved["order"]), bool(saved["goes_on"])
         leaving = tuple(map(int, saved.get("leaving", ())))
         if len(names) != len(order.names):
-            raise ValueError("as many names as weights")
+            raise ValueError("the mix must have as many names as weights")
         missing = [name for name in names if name not in join.names]
     except (ValueError, TypeError, LookupError) as error:
         raise CheckpointError(

@@ -57,9 +57,10 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
     """
     if asked and growth is not None:
         raise ValueError(
-            "omit= is a function, which is called for the records that exist when the loader is made. "
-            f'Records that growth={growth.at!r} finds later would not be checked. Pass growth="hand", or '
-            "record keys."
+            "omit= is a function, which is called once for the records that exist when the loader is "
+            f"made. Records that growth={growth.at!r} finds later would not be checked. Pass "
+            'growth="hand", which reads only the records that exist now, or pass a list of record '
+            "keys as omit=."
         )
 
 
@@ -92,13 +93,14 @@ def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(omit, Mapping):
         raise TypeError(
-            f"omit={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict by part, "
-            f"{{{short_repr(names[0])}: …}}."
+            f"omit={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict with the keys to "
+            f"omit for each part, {{{short_repr(names[0])}: […]}}."
         )
     unknown = [name for name in omit if name not in names]
     if unknown:
         raise ValueError(
-            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(names, 8)}. Use these names."
+            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(names, 8)}. Use "
+            "names of these parts."
         )
     return omit
 

@@ -47,8 +47,8 @@ class InTurn(JoinPolicy):
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         if len({note[0] for note in notes}) > 1:
             raise JoinError(
-                "zipped datasets can change their number of shards only from states that all shards saved at the "
-                "same step. Save such states."
+                "zipped datasets can change their number of shards only from states that all shards "
+                "saved at the same step. Pass states of one step."
             )
         return self.start
 
@@ -127,8 +127,8 @@ class First(OfOne):
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "limit counts the elements of one shard, so the number of shards cannot change. Keep it, or "
-            "slice the MapDataset."
+            "limit counts the elements of one shard, so the number of shards cannot change. Keep the "
+            "number of shards, or slice the MapDataset in place of the limit."
         )
 
 
@@ -178,8 +178,8 @@ class Again(OfOne):
         if self.times == 1:
             return super().shared(notes, shards)
         raise JoinError(
-            "IterDataset.repeat cannot change its number of shards, because shards would be in different "
-            "repetitions. Use MapDataset.repeat, before to_iter_dataset()."
+            "a stream with IterDataset.repeat cannot change its number of shards, because shards "
+            "would be in different repetitions. Use MapDataset.repeat, before to_iter_dataset()."
         )
 
 
@@ -196,7 +196,8 @@ class RunThrough(JoinPolicy):
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "a dataset of your own that has no random access cannot change its number of shards. Keep the number."
+            "a dataset of your own that has no random access cannot change its number of shards. "
+            "Keep the number of shards."
         )
 
     def is_note(self, note: JoinState) -> bool:

@@ -123,8 +123,8 @@ class _Moved:
         for name, part in self._parts.items():
             if self._sizes.get(name, part.size) != part.size:
                 raise CheckpointError(
-                    f"dataset {short_repr(name)} of the mix has another form than in the state. Give the new one "
-                    "another name."
+                    f"dataset {short_repr(name)} of the mix has other operations than in the state. "
+                    "Give the changed dataset another name."
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:

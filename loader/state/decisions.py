@@ -103,8 +103,8 @@ class DecisionLog:
     def _unusable(self, how: str, error: OSError) -> CheckpointError:
         return CheckpointError(
             f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "
-            f"{error.strerror or error}. Pass GrowthOptions(log=…), a folder that all shards can read and "
-            "write."
+            f"{error.strerror or error}. Pass growth=headrace.GrowthOptions(log=…) with a folder that "
+            "all shards can read and write."
         )
 
     def _path(self, position: int) -> str:

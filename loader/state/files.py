@@ -121,8 +121,8 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
         return states
     there = first_few(sorted(path.name for path in _files_in(folder))) or "no state"
     raise CheckpointError(
-        f"there is neither {own}, nor the states of all processes of another run, but {there}. Pass the "
-        "folder of a complete checkpoint."
+        f"the folder contains neither {own} nor the states of all processes of another run, but "
+        f"{there}. Pass the folder of a complete checkpoint."
     )
 
 

@@ -159,7 +159,7 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
     """
     if len(lineages) != len(pipeline.leaves):
         counts = f"{len(lineages)} sources, but this one has {len(pipeline.leaves)}"
-        raise CheckpointError(f"the state is of a pipeline with {counts}. Make the pipeline that was saved.")
+        raise CheckpointError(f"the state is of a pipeline with {counts}. Restore it with the pipeline that saved it.")
     leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
     return dataclasses.replace(pipeline, leaves=leaves)
 
@@ -216,8 +216,8 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
         former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix)))
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(
-            f"the state has an unfinished place, {short_repr(list(rest.cursor[:3]))}, that is not in this "
-            "pipeline. Make the pipeline that was saved."
+            f"the state has an unfinished element at {short_repr(list(rest.cursor[:3]))}, where this "
+            "pipeline has none. Restore it with the pipeline that saved it."
         )
     return former
 
@@ -258,9 +258,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
         if begun and former != size:
             raise CheckpointError(
-                f"the checkpoint was saved between two elements of a batch or window of {short_repr(former)}. "
-                f"With {short_repr(size)}, its elements would repeat or be lost. Keep the size until its end, or "
-                "restore a checkpoint that was saved between two batches."
+                "the checkpoint was saved between two elements of a batch or window of "
+                f"{short_repr(former)}. With {short_repr(size)}, its elements would repeat or be "
+                "lost. Keep the size until this batch or window ends, or restore a checkpoint that "
+                "was saved between two batches."
             )
 
 

@@ -90,9 +90,10 @@ def check_omitted(before: str, now: str, whose: str = "") -> None:
     """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
-            f"the state is of a run that omitted {_count(before):,} records{whose}, but now {_count(now):,} "
-            f"are omitted{', others' if _count(now) == _count(before) else ''}, so some would come back. Pass "
-            "omit= with all of them, or strict=False if you want this."
+            f"the state is of a run that omitted {_count(before):,} records{whose}, but now "
+            f"{_count(now):,} are omitted{', others' if _count(now) == _count(before) else ''}, so "
+            "some would come back. Pass all of them to omit=, or pass strict=False if records may "
+            "come back."
         )
 
 
@@ -120,9 +121,10 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     shards = states[0].shard[1]
     if len(states) < shards:
         raise OneShardError(
-            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not say at "
-            "which steps the other shards were, so records could come twice or never. Pass set_states the "
-            "states of all shards. If all were at the same step, pass set_states([state], equal_steps=True)."
+            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not "
+            "say at which steps the other shards were, so records could come twice or never. Call "
+            "set_states(…) with the states of all shards. If all shards were at the same step, call "
+            "set_states([state], equal_steps=True)."
         )
 
 

@@ -97,23 +97,23 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     """
     if len(states) != 1:
         raise CheckpointError(
-            f"equal_steps=True takes the state of one shard, not {len(states)} states. Leave it out to pass "
-            "the states of all shards."
+            f"equal_steps=True takes the state of one shard, not {len(states)} states. Leave "
+            "equal_steps= out to pass the states of all shards."
         )
     (state,) = states
     if state.shard[1] == 1:
         return [state]
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
-            "equal_steps=True needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack, joined streams or on_error="skip". Pass set_states the states of all '
-            "shards."
+            "equal_steps=True needs a pipeline in which each step has the same number of records, "
+            'without Filter, FlatMap, Pack, joined streams or on_error="skip". Call set_states(…) '
+            "with the states of all shards."
         )
     if pipeline.leaf.growth is not None:
         raise CheckpointError(
-            "equal_steps=True cannot be used with a growing source, because some shards may have found "
-            "appended records already. Pass set_states the states of all shards, or make the loader with "
-            'growth="hand".'
+            "equal_steps=True cannot be used with a growing source, because some shards may have "
+            "found appended records already. Call set_states(…) with the states of all shards. Or "
+            'make the loader with growth="hand", which reads only the records that exist now.'
         )
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
@@ -121,8 +121,9 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     lengths = [shard.length(left) for shard in shards]
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
-            f"equal_steps=True cannot be used at the end of a shard of {position} records, because other "
-            f"shards have {min(lengths)} to {max(lengths)}. Pass set_states the states of all shards."
+            f"equal_steps=True cannot be used at the end of a shard of {position} records, because "
+            f"other shards have {min(lengths)} to {max(lengths)}. Call set_states(…) with the states "
+            "of all shards."
         )
     return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
 
@@ -163,9 +164,10 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
-            f"the position in the state, {short_repr(list(cursor))}, is outside of this pipeline, which has "
-            f"{short_repr([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
-            f"{len(found.joins)} joins. Make the pipeline that was saved."
+            f"the position in the state, {short_repr(list(cursor))}, is outside of this pipeline, "
+            f"which has {short_repr([leaf.total for leaf in found.leaves])} positions, "
+            f"{len(found.stages)} stages and {len(found.joins)} joins. Restore it with the pipeline "
+            "that saved it."
         )
     resuming = with_formers(pipeline, found, cursor.unfinished)
     skips = cursor.skips if any(cursor.skips) else resuming.start.skips
@@ -321,26 +323,28 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     """
     if not states:
         raise CheckpointError(
-            "set_states needs the states of all shards of the former run, but there are none. Pass a list of them."
+            "set_states needs the states of all shards of the former run, but the list is empty. "
+            "Pass a list with a state of each shard."
         )
     first, count = states[0], states[0].shard[1]
     by_shard = {state.shard[0]: state for state in states}
     for state in states:
         if by_shard[state.shard[0]] != state:
             raise CheckpointError(
-                f"two states are of shard {state.shard[0]}, but they differ. Pass one state of each shard."
+                f"two states are of shard {state.shard[0]}, but they differ. Pass one state for each shard."
             )
         if (state.shard[1], state.lineages, state.identity) != (count, first.lineages, first.identity):
             raise CheckpointError(
-                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs. Pass the "
-                "states of one run."
+                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs. "
+                "Pass states of a single run."
             )
     if len(by_shard) < count:
         missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]
         more = "" if len(missing) == count - len(by_shard) else f" and others, {count - len(by_shard)} in all,"
         raise CheckpointError(
-            f"the states of shards {missing}{more} of {count} are missing. Pass all of them. If all shards "
-            "were at the same step, pass one with equal_steps=True."
+            f"the states of shards {missing}{more} of {count} are missing. Call set_states(…) with "
+            f"the states of all {count} shards. If all shards were at the same step, call "
+            "set_states([state], equal_steps=True)."
         )
     return [by_shard[shard] for shard in range(count)]
 
@@ -380,8 +384,9 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     }
     if len(begins) > 1:
         raise CheckpointError(
-            "steps were skipped, and the batch size changed at different steps of the shards, so a step is "
-            "not the same records for all shards. Restore states that all shards saved at the same step."
+            "steps were skipped, and the batch size changed at another step in each shard, so a step "
+            "contains other records in each shard. Restore states that all shards saved at the same "
+            "step."
         )
     last = min(going, key=lambda state: state.step)
     return skipped.positions((last.cursor.positions[0], last.step), unit)

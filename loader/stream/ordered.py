@@ -158,7 +158,7 @@ class InOrder:
 
 def _unreachable(first: int, second: int) -> WorkerCrashedError:
     return WorkerCrashedError(
-        f"the workers that read elements {first} and {second} of a dataset without random access ended, "
-        "one after the other. If the iterator of the dataset ends the process, no later element can be "
-        "read: correct the iterator, or let it skip what it cannot read."
+        f"the workers that read elements {first} and {second} of a dataset without random access "
+        "ended, one after the other. If the iterator of the dataset ends the process, later elements "
+        "cannot be read. Correct the iterator, or let it skip elements that it cannot read."
     )

@@ -68,7 +68,8 @@ class OnImages:
             return change(element)
         if self._key not in element:
             raise ImageError(
-                f"the element has no key {short_repr(self._key)}, but {short_repr(list(element))}. Pass key=."
+                f"the element has no key {short_repr(self._key)}, only {short_repr(list(element))}. "
+                "Pass key=, the name of the key that contains the image."
             )
         return {**element, self._key: change(element[self._key])}
 

@@ -197,15 +197,15 @@ class Documents:
             return PackError("an element is None. Check that the function before Pack returns a value.")
         if not isinstance(element, dict):
             return PackError(
-                f"an element is {a_kind_of(element)}, but the first one is a dict. Map all elements to dicts "
-                "before Pack."
+                f"an element is {a_kind_of(element)}, but the first element is a dict. Map all "
+                "elements to dicts before Pack."
             )
         first, this = (
             shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
         )
         return PackError(
-            f"elements that are packed together have different structures: the first has {first}, this one "
-            f"{this}. Map them to one structure before Pack."
+            f"elements that are packed together have different structures: the first has {first}, but "
+            f"this one has {this}. Map them to one structure before Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:

@@ -179,14 +179,14 @@ class Settings:
         known = first_few(list(map(name, found)))
         if not packed:
             raise PackError(
-                f"elements have {known or 'nothing'}, and all of it is in meta_features, so no leaf is left to "
-                "pack. Remove one from meta_features."
+                f"elements have {known or 'nothing'}, and meta_features names all of it, so no leaf "
+                "is left to pack. Remove a name from meta_features."
             )
         for key in self.meta_features:
             if key not in {path[0] for path in found}:
                 raise PackError(
-                    f"meta_features has {short_repr(key)}, but elements have no such key. Name some of their keys: "
-                    f"{known}."
+                    f"meta_features has {short_repr(key)}, but elements have no such key. Name only "
+                    f"keys of the elements: {known}."
                 )
         for setting, value, leaves in (
             ("length", self.length, packed),
@@ -198,8 +198,7 @@ class Settings:
                 if not any(leaf[: len(path)] == path for leaf in leaves):
                     these = first_few(list(map(name, leaves)))
                     raise PackError(
-                        f"{setting} is given for {name(path)}, which is not packed. Name some of the leaves that are "
-                        f"packed: {these}."
+                        f"{setting} names {name(path)}, which is not packed. Name only leaves that are packed: {these}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):

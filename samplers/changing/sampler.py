@@ -67,7 +67,7 @@ class ChangingSampler(VectorSampler):
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
-            raise EmptyStreamError(f"omit= contains all {self._records} records of the source. Omit fewer.")
+            raise EmptyStreamError(f"omit= contains all {self._records} records of the source. Omit fewer records.")
 
     @property
     def _records(self) -> int:
@@ -387,8 +387,8 @@ def refuse_balance(order: VectorSampler) -> None:
     """Raise ValueError if an order whose records are to change has a balance."""
     if order.facts.balance is not None:
         raise ValueError(
-            "records that are appended or left out do not go with balance=, which deals global batches by cost; "
-            "leave it out."
+            "balance= cannot be combined with records that are appended or omitted, because it "
+            "divides the records of whole global batches by cost. Leave balance= out."
         )
 
 

@@ -37,8 +37,8 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(
-            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict by name, or a list, of sources, "
-            "numbers of records or IndexSamplers."
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict or a list of sources, of "
+            "numbers of records, or of IndexSamplers."
         )
     if not parts:
         raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")

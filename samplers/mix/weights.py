@@ -55,10 +55,12 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     steps = [step for step, _ in weights]
     stages = tuple((_position(step, unit), weights_of(values, names)) for step, values in weights)
     if steps[0] != 0:
-        raise ValueError(f"the schedule begins at step {steps[0]}. Give it a stage that begins at step 0.")
+        raise ValueError(f"the schedule begins at step {steps[0]}. Add a stage that begins at step 0.")
     if any(start >= stop for start, stop in pairwise(steps)):
         told = first_few(steps, 8)
-        raise ValueError(f"the steps of the schedule, {told}, do not ascend. Sort the stages, and give each step once.")
+        raise ValueError(
+            f"the schedule has the steps {told}, which do not ascend. Sort the stages, and give each step once."
+        )
     return stages
 
 
@@ -82,12 +84,14 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     if isinstance(max_epochs, (list, tuple)):
         if len(max_epochs) != len(names):
             raise ValueError(
-                f"max_epochs= has {len(max_epochs)} numbers, but there are {len(names)} parts. Pass one for each "
-                "part, None for no limit."
+                f"max_epochs= has {len(max_epochs)} numbers, but there are {len(names)} parts. Pass a "
+                "number for each part, or None for no limit."
             )
         max_epochs = {name: epochs for name, epochs in zip(names, max_epochs) if epochs is not None}
     if not isinstance(max_epochs, Mapping):
-        raise TypeError(f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict by name.")
+        raise TypeError(
+            f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict with a number for each part."
+        )
     unknown = [name for name in max_epochs if name not in names]
     if unknown:
         raise ValueError(
@@ -123,8 +127,8 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, a dict by name, "
-            "or a schedule, [(0, {…}), (10_000, {…})]."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, a dict "
+            "with a number for each part, or a schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
         raise ValueError(f"there are {len(weights)} weights, but {len(names)} parts. Pass one weight for each part.")
@@ -143,13 +147,16 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
     missing = [name for name in names if name not in weights]
     if missing:
         raise ValueError(
-            f"weights= has no {first_few(missing)}. Give every part a weight, 0 for one that is not drawn."
+            f"weights= has no {first_few(missing)}. Pass a weight for each part, 0 for a part that is not drawn."
         )
 
 
 def _number(weight: Any, name: str) -> float:
     if isinstance(weight, bool) or not isinstance(weight, Real):
-        raise TypeError(f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a number.")
+        raise TypeError(
+            f"the weight of {short_repr(name)} is {short_repr(weight)}, which is not a number. Pass a "
+            "number of at least 0."
+        )
     if not math.isfinite(weight) or weight < 0:
         raise ValueError(
             f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a finite number of at least 0."

@@ -139,7 +139,10 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
     """
     array = np.asarray(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
-        raise ValueError(f"{name}= has shape {array.shape}. Pass one label for each record, and at least one.")
+        raise ValueError(
+            f"{name}= has shape {array.shape}, but labels have one axis. Pass one label for each record, "
+            "and at least one."
+        )
     if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
         raise TypeError(f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass integers or strings.")
     classes, of_record = np.unique(array, return_inverse=True)
@@ -154,12 +157,12 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         )
         if missing:
             raise ValueError(
-                f"class_weights= has no {first_few(missing)}. Give each class of the labels a weight, 0 for one "
-                "that is not drawn."
+                f"class_weights= has no {first_few(missing)}. Pass a weight for each class of the "
+                "labels, 0 for a class that is not drawn."
             )
         if unknown:
             raise ValueError(
-                f"class_weights= names {first_few(unknown)}, but no record has this label. Leave them out."
+                f"class_weights= names {first_few(unknown)}, but no record has this label. Leave these names out."
             )
         weights = [weights[each] for each in classes]
     return MixOrder.of(weights, list(map(str, classes)))

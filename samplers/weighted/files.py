@@ -32,7 +32,8 @@ def weights_of(weights: Any) -> NDArray[np.float64]:
     array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
-            f"weights= has shape {array.shape}. Pass one weight for each record, 1 to {MOST_RECORDS:,} of them."
+            f"weights= has shape {array.shape}, but weights have one axis. Pass one weight for each "
+            f"record, 1 to {MOST_RECORDS:,} of them."
         )
     numbers = np.ascontiguousarray(array, dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))

@@ -42,9 +42,15 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     """
     for name, part in zip(names, parts):
         if isinstance(part, bool) or not isinstance(part, (int, float, np.number)):
-            raise TypeError(f"the share of {short_repr(name)} is {short_repr(part)}. Pass a number.")
+            raise TypeError(
+                f"the share of {short_repr(name)} must be a number, but it is {short_repr(part)}. Pass a "
+                "fraction of all records, such as 0.1, or a number of records."
+            )
         if not (math.isfinite(part) and part > 0):
-            raise ValueError(f"the share of {short_repr(name)} is {short_repr(part)}. Pass a number above 0.")
+            raise ValueError(
+                f"the share of {short_repr(name)} must be above 0, but it is {short_repr(part)}. Pass a "
+                "fraction of all records, such as 0.1, or a number of records."
+            )
     total = math.fsum(parts)
     if abs(total - 1) > 1e-6 and total != count:
         raise ValueError(

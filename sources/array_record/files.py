@@ -184,7 +184,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
     """
     with closing(open_file(path, storage)) as file:
         if not file.size:
-            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove it, or write it anew.")
+            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again.")
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return FileFacts(_count(file, options, storage), file.stamp, digest)
@@ -269,13 +269,13 @@ def _open(path: str, name: str, options: str) -> Any:
     if not os.path.exists(path):
         raise SourceNotFoundError(f"there is no file {short_repr(name, TEXT)}. Check the path.")
     if not os.path.getsize(path):
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
     reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():  # the library reports errors only when the reader is used or closed
         return reader
     with _foreign(name):
         reader.close()
-    raise SourceError(f"{shorten(name)} is not an ArrayRecord file, or is cut off. Write it anew.")
+    raise SourceError(f"{shorten(name)} is not an ArrayRecord file, or is cut off. Write the file again.")
 
 
 @contextmanager
@@ -285,7 +285,7 @@ def _foreign(name: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise SourceError(
-            f"{shorten(name)} is not an ArrayRecord file, or is cut off: {shorten(error)}. Write it anew."
+            f"{shorten(name)} is not an ArrayRecord file, or is cut off: {shorten(error)}. Write the file again."
         ) from error
 
 

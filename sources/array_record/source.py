@@ -97,7 +97,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         array_record_library()
         self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
-            raise TypeError(f"reader_options={short_repr(reader_options)} is not a dict. Pass one, {{name: value}}.")
+            raise TypeError(f"reader_options={short_repr(reader_options)} is not a dict. Pass a dict, {{name: value}}.")
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         self._max_open_files = open_files_limit(max_open_files)
@@ -186,10 +186,10 @@ class ArrayRecordDataSource(FileSource[bytes]):
                 read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(
-                    f"{path}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}. "
-                    'Write the file anew, or pass on_error="skip".'
+                    f"{path}: record key {key} (record {position} of the file) cannot be read: "
+                    f'{shorten(single)}. Write the file again, or pass on_error="skip".'
                 )
         return SourceError(
-            f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}. Write the file "
-            'anew, or pass on_error="skip".'
+            f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}. Write "
+            'the file again, or pass on_error="skip".'
         )

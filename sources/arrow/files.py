@@ -52,7 +52,7 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
         return filesystem, name
     if not hasattr(filesystem, "info"):
         raise TypeError(
-            f"filesystem={short_repr(filesystem)} is not a file system. Pass one of pyarrow.fs or of fsspec."
+            f"filesystem={short_repr(filesystem)} is not a file system. Pass a file system of pyarrow.fs or of fsspec."
         )
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 

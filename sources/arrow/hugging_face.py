@@ -53,8 +53,8 @@ class HuggingFaceDataSource:
     def __init__(self, dataset: Any) -> None:
         if not is_hugging_face(dataset):
             raise TypeError(
-                f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}. Pass one, such as "
-                'load_dataset(…, split="train").'
+                f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}. Pass a "
+                'split, such as load_dataset(…, split="train").'
             )
         form = dataset.format["type"]
         if form in _TABLE_FORMATS:
@@ -97,8 +97,9 @@ class HuggingFaceDataSource:
         except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
             files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
             raise SourceError(
-                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at one that was "
-                f"read with it, because the file is damaged: {shorten(error)}. Write the file anew."
+                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
+                f"record that was read with it, because the file is damaged: {shorten(error)}. Write "
+                "the file again."
             ) from error
 
     @property

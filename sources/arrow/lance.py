@@ -149,7 +149,10 @@ class LanceSource:
             self._refuse(f"the Lance table{which} cannot be opened", error)
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
-        raise SourceError(f"{shorten(self._uri)}: {what}: {shorten(str(error))}") from error
+        raise SourceError(
+            f"{shorten(self._uri)}: {what}: {shorten(str(error))}. Check the path, filter= and version=, "
+            "or write the table again."
+        ) from error
 
     def _let_through(self, table: Any, condition: str) -> Int64s:
         try:

@@ -103,8 +103,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._columns, storage, grows = columns, storage_options_of(storage_options), growing is not False
         if filesystem is not None and (grows or generation is not None):
             raise ValueError(
-                f"filesystem={short_repr(filesystem)} cannot be used with a growing source. Pass only paths of "
-                "this machine, or URLs such as s3://…."
+                f"filesystem={short_repr(filesystem)} cannot be used with a growing source. Leave "
+                "filesystem= out, and pass paths of this machine, or URLs such as s3://…."
             )
         self._filesystem, names = _resolved(paths, filesystem, storage)
         if grows or generation is not None:
@@ -159,8 +159,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
             raise SourceError(
-                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: {shorten(error)}. "
-                "Write the file anew."
+                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: "
+                f"{shorten(error)}. Write the file again."
             ) from error
 
     @property
@@ -203,8 +203,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
                 lengths = self._groups.lengths(number, name)
             except unreadable() as error:
                 raise SourceError(
-                    f"{shorten(file.path)}: column {short_repr(name)} cannot be read: {shorten(error)}. Leave it out "
-                    "with columns=, or write the file anew."
+                    f"{shorten(file.path)}: column {short_repr(name)} cannot be read: "
+                    f"{shorten(error)}. Leave it out with columns=, or write the file again."
                 ) from error
             return FoundRecords(len(lengths), {"lengths": lengths})
 
@@ -260,7 +260,7 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
             if not stamp.size:
-                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove it, or write it anew.")
+                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again.")
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             schema = file.schema_arrow.remove_metadata()
@@ -271,7 +271,7 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
             return ParquetPart(path, stamp, counts, footer), schema
     except unreadable() as error:
         raise SourceError(
-            f"{shorten(path)} is not a Parquet file, or is cut off: {shorten(error)}. Write it anew."
+            f"{shorten(path)} is not a Parquet file, or is cut off: {shorten(error)}. Write the file again."
         ) from error
 
 

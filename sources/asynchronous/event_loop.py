@@ -116,7 +116,8 @@ def _own_cancellation() -> SourceError:
     """Return the error for a coroutine that raised CancelledError, although its caller did not cancel it."""
     return SourceError(
         "a coroutine of the source raised CancelledError although its read was not cancelled: a task "
-        "that it awaits was cancelled. Catch this error there, and raise another one."
+        "that it awaits was cancelled. Catch CancelledError in the coroutine, and raise another "
+        "error."
     )
 
 

@@ -39,7 +39,7 @@ class Subset(ByOtherKeys):
         self.source = as_source(source)
         self.keys = check_keys(keys, len(self.source), "Subset")
         if not len(self.keys):
-            raise ValueError("the subset is empty. Pass at least one key.")
+            raise ValueError("the subset is empty. Pass at least one record key.")
 
     def __len__(self) -> int:
         return len(self.keys)

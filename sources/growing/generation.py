@@ -71,7 +71,10 @@ class Generation:
             ValueError, TypeError, LookupError: the values are not a generation.
         """
         if values["kind"] != KIND or values["version"] != VERSION:
-            raise ValueError(f"it is of kind {values['kind']}, version {values['version']}")
+            raise ValueError(
+                f"it must have kind {KIND!r} and version {VERSION!r}, which this headrace reads, but it "
+                f"has kind {values['kind']!r}, version {values['version']!r}"
+            )
         files = tuple(
             GrownFile(str(name), int(size), int(records), str(digest))
             for name, size, records, digest in values["files"]

@@ -189,8 +189,8 @@ class GrowingFiles(Generic[FoundT]):
         while not self._record_new_files(growth, strict=True) and growth.newest < 0:
             if listing.complete:
                 raise NoRecordsError(
-                    f"the files {first_few(growth.selection.paths)} contain no records. Write at least one before the "
-                    "run begins."
+                    f"the files {first_few(growth.selection.paths)} contain no records. Write at "
+                    "least one record before the run begins."
                 )
             if not is_reported:
                 _LOGGER.info(
@@ -338,5 +338,7 @@ class GrowingFiles(Generic[FoundT]):
 
     def _grown(self) -> Growth:
         if self._growth is None:
-            raise SourceError(f"{self!r} was made without growing=. Pass growing=True.")
+            raise SourceError(
+                f"{self} cannot look for new records, because it was made without growing=. Pass growing=True."
+            )
         return self._growth

@@ -201,7 +201,7 @@ class Growth:
         except SourceNotFoundError as error:
             if complete and self.newest < 0:
                 raise SourceNotFoundError(
-                    f"{error} Write a first file there, or begin a conversion, before a growing source is made."
+                    f"a growing source found no file: {error} Or first write a file there, or begin a conversion."
                 ) from error
             return []
         return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
@@ -222,10 +222,10 @@ class Growth:
             (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
         )
         return SourceError(
-            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and files of "
-            "a generation must not change. Restore the file, and write new data under new names. Or remove "
-            f"{shorten(self._log.folder)}: this begins a new history, and older checkpoints cannot be "
-            "restored."
+            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and "
+            "files of a generation must not change. Restore the file, and write new data under new "
+            f"names. Or remove {shorten(self._log.folder)}, which begins a new history: then older "
+            "checkpoints cannot be restored."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
@@ -298,8 +298,9 @@ def growth_of(
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(
-            f"{shorten(folder or texts[0])} is in an object store, but the generations of a growing source "
-            'are written to a local folder, or one that all machines share. Pass growing="such a folder".'
+            f"{shorten(folder or texts[0])} is in an object store, but the generations of a growing "
+            "source are written to a local folder, or one that all machines share. Pass the path of "
+            "such a folder as growing=."
         )
     growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
     if generation is not None:

@@ -55,8 +55,9 @@ class GenerationLog:
         except (OSError, ValueError, TypeError, LookupError) as error:
             reason = getattr(error, "strerror", None) or shorten(error)  # without the path
             raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. Restore it. "
-                "Or remove its folder: this begins a new history, and older checkpoints cannot be restored."
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. "
+                "Restore this file. Or remove its folder, which begins a new history: then older "
+                "checkpoints cannot be restored."
             ) from error
 
     def add(self, generation: Generation) -> None:
@@ -72,8 +73,9 @@ class GenerationLog:
             return
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.folder)}: generation {generation.number} cannot be written: {shorten(error)}. "
-                "Solve this, or pass growing=, another folder for the lists of files."
+                f"{shorten(self.folder)}: generation {generation.number} cannot be written: "
+                f"{shorten(error)}. Correct this, or pass the path of another folder as growing=, for "
+                "the lists of files."
             ) from error
 
     def _path(self, number: int) -> str:

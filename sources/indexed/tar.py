@@ -138,8 +138,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         stated = self._stated_counts.get(path)
         if stated is not None and stated != count:
             raise SourceError(
-                f"{shorten(path)} has {count} samples, but the list of files says {stated}. Write the list anew, or "
-                "pass the files without it."
+                f"{shorten(path)} has {count} samples, but the list of files says {stated}. Write the "
+                "list again, or pass the tar files instead of the list."
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
@@ -178,8 +178,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         if not there.all():
             missing, known = first + int(np.argmin(there)), first_few(index.words)
             raise LengthsError(
-                f"record {missing} has no member {short_repr(name)}. Name a member that all samples have; this "
-                f"file has {known}."
+                f"record {missing} has no member {short_repr(name)}. Name a member that all samples "
+                f"have. This file has {known}."
             )
         return np.add.reduceat(np.where(own, arrays["sizes"], 0), arrays["firsts"][:-1], dtype=np.int64)
 

@@ -217,12 +217,14 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping):
         raise TypeError(
-            f"the parts of a mix, {short_repr(parts)}, are {a_kind_of(parts)}. Pass a dict of sources by "
-            "name, or a list."
+            f"a mix takes a dict of sources by name, or a list of sources, not {a_kind_of(parts)} "
+            f"({short_repr(parts)}). Pass one of these."
         )
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"the name of part {short_repr(wrong[0])} of a mix is {a_kind_of(wrong[0])}. Use a str.")
+        raise TypeError(
+            f"the name {short_repr(wrong[0])} of a part of a mix is {a_kind_of(wrong[0])}. Use strings as names."
+        )
     if not parts:
         raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")
     return dict(parts)

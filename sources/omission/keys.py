@@ -136,8 +136,8 @@ def _keys_of_lines(lines: Iterable[bytes], name: str) -> Iterator[int]:
             yield int(text) if not text.startswith(b"{") else _key_of(json.loads(text))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SourceError(
-                f"{shorten(name)}: line {number}, {short_repr(text)}, is not a record key. Write one int in each "
-                'line, or a JSON object with an int as "key".'
+                f"{shorten(name)}: line {number} is {short_repr(text)}, which is not a record key. "
+                'Write one int in each line, or a JSON object with an int as "key".'
             ) from None
 
 

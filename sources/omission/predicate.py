@@ -30,7 +30,7 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
     """
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("these are the numbers of several rows")
+        raise TypeError("row contains the numbers of several rows, so it must be used as an array")
 
     __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse
 
@@ -118,8 +118,9 @@ def _places(source: Any, key: int) -> list[FilePlace]:
         place = facts_of(used.source).file_place(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, but {type(used.source).__name__} has no file_place in its "
-                "facts, so the files of its records are unknown. Pass record keys."
+                f"omit= is a function of file and row, but {type(used.source).__name__} has no "
+                "file_place in its facts, so the files of its records are unknown. Pass a list of "
+                "record keys."
             )
         places.append(place)
     return places

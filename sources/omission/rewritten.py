@@ -144,12 +144,12 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         with open_stream(f"{folder}/{entry['file']}") as stream:
             keys = np.load(io.BytesIO(stream.read()), allow_pickle=False)
         if keys.dtype != np.int64 or keys.ndim != 1 or digest_of(keys) != entry["digest"]:
-            raise ValueError("its digest is another one")
+            raise ValueError(f"the keys must have one axis, type int64, and the digest {entry['digest']}")
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
             f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
-            f"({shorten(error)}). Write the files anew."
+            f"({shorten(error)}). Write the files again."
         ) from error
 
 

@@ -125,8 +125,9 @@ class Offsets:
         offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{shorten(self._name)}: the file of offsets is empty. Document k is tokens[offsets[k]:offsets[k "
-                "+ 1]], so n documents have n + 1 offsets. Write them anew."
+                f"{shorten(self._name)}: the file of offsets is empty. Document k is "
+                "tokens[offsets[k]:offsets[k + 1]], so n documents have n + 1 offsets. Write the "
+                "offsets again."
             )
         place = first_descent(offsets)
         if place is not None:
@@ -141,8 +142,8 @@ class Offsets:
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
-                f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are {tokens} tokens, "
-                "so the two files were not written together. Write both anew."
+                f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are "
+                f"{tokens} tokens, so the two files were not written together. Write both files again."
             )
 
     def sample(self) -> bytes:

@@ -95,8 +95,8 @@ class DocumentSource(FileSource[Any]):
         """
         if name is not None and not isinstance(name, str):
             raise TypeError(
-                f"name={short_repr(name)} is not a string. Pass one, or None for records that are arrays without "
-                "a name."
+                f"name={short_repr(name)} is not a string. Pass a string, or None for records that "
+                "are arrays without a name."
             )
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)
         self._begin(paths, patterns, self._storage, growing, generation, kind)
@@ -276,5 +276,5 @@ def _dtype_of(number: int) -> DType:
 def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
     return SourceError(
         f"{shorten(path)} has tokens of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
-        "files of a source with one dtype."
+        "files of a source with the same dtype."
     )

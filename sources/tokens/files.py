@@ -165,7 +165,9 @@ def layout_of(
     if found.kind not in "iu":
         raise SourceError(f"{shorten(name)} has values of dtype {found}, but tokens are integers. Save the token IDs.")
     if dtype is not None and dtype != found:
-        raise SourceError(f"{shorten(name)} has values of dtype {found}, not {dtype}. Leave dtype= out.")
+        raise SourceError(
+            f"{shorten(name)} has values of dtype {found}, but dtype={dtype} was passed. Leave dtype= out."
+        )
     return ArrayLayout(found, shape[0], start)
 
 
@@ -191,15 +193,16 @@ def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
 
 def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
     if not size:
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
     if dtype is None:
         raise SourceError(
             f"{shorten(name)} is not a .npy file. If it contains bare tokens, pass their dtype=, such as np.uint16."
         )
     if size % dtype.itemsize:
         raise SourceError(
-            f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the size of "
-            f"{dtype}. The file is cut off, or has another type: pass the right dtype=."
+            f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the size "
+            f"of {dtype}. The file is cut off, or has another type. Write it again, or pass its type "
+            "as dtype=."
         )
     return ArrayLayout(dtype, size // dtype.itemsize, 0)
 

@@ -175,9 +175,10 @@ class MegatronIndex(NamedTuple):
             if wrong.any():
                 place = int(places[wrong.argmax()])
                 raise SourceError(
-                    f"{shorten(self.path)}: sequence {place} should be at byte {self.pointers[place]} with "
-                    f"{self.lengths[place]} tokens of {self.dtype}, but the .bin file has {tokens}. The .bin file is "
-                    "cut off, or was not written with this index. Write both anew."
+                    f"{shorten(self.path)}: sequence {place} should be at byte {self.pointers[place]} "
+                    f"with {self.lengths[place]} tokens of {self.dtype}, but the .bin file has "
+                    f"{tokens}. The .bin file is cut off, or was not written with this index. Write "
+                    "both files again."
                 )
 
 
@@ -227,8 +228,9 @@ class DocumentBounds:
         fall = first_descent(documents)
         if fall is not None:
             raise SourceError(
-                f"{name}: document {fall} begins at sequence {documents[fall]}, before the previous document. The "
-                "index is damaged: write it anew."
+                f"{name}: document {fall} begins at sequence {documents[fall]}, which is before the "
+                "document before it, so the index is damaged. Write the .bin and .idx files again "
+                "with Megatron's preprocess_data.py."
             )
         if documents[0] != 0 or documents[-1] != count:
             raise SourceError(
@@ -268,15 +270,16 @@ def _read_index(place: str, path: str) -> MegatronIndex:
         head = bytes(file.read(0, min(file.size, _HEADER.size)))
     if len(head) < _HEADER.size and (head + MAGIC[len(head) :]).startswith(MAGIC):
         raise SourceError(
-            f"{shorten(path)} has {len(head)} bytes, but the header of a Megatron index has {_HEADER.size}. "
-            "It is cut off, or still being written. Wait for it, or write it anew."
+            f"{shorten(path)} has {len(head)} bytes, but the header of a Megatron index has "
+            f"{_HEADER.size}. It is cut off, or still being written. Wait until the file is complete, "
+            "or write it again."
         )
     head = head.ljust(_HEADER.size, b"\0")
     magic, version, code, sequences, documents = _HEADER.unpack(head)
     if magic != MAGIC:
         raise SourceError(
-            f"{shorten(path)} is not a Megatron index: it begins with {magic!r}, not with {MAGIC!r}. Pass the "
-            ".bin file whose index is beside it."
+            f"{shorten(path)} is not a Megatron index: it begins with {magic!r}, not with {MAGIC!r}. "
+            "Pass a .bin file that has a Megatron index beside it."
         )
     if version != _VERSION or code not in _DTYPES:
         raise SourceError(
@@ -288,9 +291,9 @@ def _read_index(place: str, path: str) -> MegatronIndex:
     whole = _HEADER.size + sequences * 12 + documents * 8
     if len(memory) not in (whole, whole + sequences) or not documents:  # with modes, or without
         raise SourceError(
-            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} documents "
-            f"need {whole} bytes, or {whole + sequences} with modes. It is cut off, or still being written. "
-            "Wait for it, or write it anew."
+            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} "
+            f"documents need {whole} bytes, or {whole + sequences} with modes. It is cut off, or "
+            "still being written. Wait until the file is complete, or write it again."
         )
     arrays, start = [], _HEADER.size
     for dtype, count in layout:

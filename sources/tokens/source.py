@@ -153,8 +153,8 @@ def _offsets(offsets: Any) -> str | Array:
     array = np.asarray(offsets).view()
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TypeError(
-            f"offsets={short_repr(offsets)} must be integers with one axis: n + 1 offsets for n documents. "
-            "Pass such an array."
+            f"offsets={short_repr(offsets)} must be integers with one axis. Pass an array with n + 1 "
+            "offsets for n documents."
         )
     array.flags.writeable = False
     return array

@@ -127,8 +127,9 @@ class TokenWriter:
         try:
             if offsets.count == 1 and not self._may_be_empty:
                 raise ValueError(
-                    f"{shorten(self._path)}: no document was written, but a source needs at least one. Write one, or "
-                    "pass may_be_empty=True if another file of the source has some."
+                    f"{shorten(self._path)}: no document was written, but a source needs at least "
+                    "one. Write a document, or pass may_be_empty=True if another file of the source "
+                    "has some."
                 )
             self._check_free()
             tokens.finish()

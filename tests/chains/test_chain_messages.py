@@ -69,7 +69,9 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
 @pytest.mark.parametrize("joined", [MapDataset.mix, IterDataset.mix, IterDataset.zip])
 def test_names_of_datasets_are_text(joined):
     """Numbers would be other names in weights and elements than were given."""
-    with pytest.raises(TypeError, match=r"the name 1 is an int\. Pass a dict whose names are of type str"):
+    with pytest.raises(
+        TypeError, match=r"the name 1 of a dataset is an int, not a string\. Pass a dict whose keys are strings"
+    ):
         joined({1: NUMBERS, 2: NUMBERS})
 
 
@@ -144,12 +146,12 @@ def test_a_schedule_counts_as_many_elements_for_a_step_as_it_is_told(mix):
             r"all weights are 0, so nothing could be drawn\. Give at least one part a weight above 0",
         ),
         ({"web": 1, "news": 1}, ValueError, "news, but the parts are web, books"),
-        ({"web": 1}, ValueError, r"books\. Give every part"),
-        ({"web": "a", "books": 1}, TypeError, r"weight of 'web' is 'a'\. Pass a number"),
+        ({"web": 1}, ValueError, r"books\. Pass a weight for each part"),
+        ({"web": "a", "books": 1}, TypeError, r"weight of 'web' is 'a', which is not a number"),
         ([1, 2, 3], ValueError, "3 weights, but 2 parts"),
         (3, TypeError, r"weights=3 is an int\. Pass a list of numbers"),
-        ([(5, {"web": 1, "books": 1})], ValueError, r"begins at step 5\. Give it a stage that begins at step 0"),
-        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, do not ascend"),
+        ([(5, {"web": 1, "books": 1})], ValueError, r"begins at step 5\. Add a stage that begins at step 0"),
+        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, which do not ascend"),
         ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
     ],
 )
@@ -247,9 +249,9 @@ def test_what_cannot_be_packed_is_told(document, message):
         (
             lambda x: {"a": x},
             lambda x: {"b": x},
-            r"\{'b': \*\} \(\* is a leaf, None is none\)\. Map them to one structure",
+            r"\{'b': \*\} \(\* is a leaf\)\. Map them to one structure",
         ),
-        (lambda x: {"a": x}, lambda x: x, r"\{'a': \*\}, this one \*"),
+        (lambda x: {"a": x}, lambda x: x, r"\{'a': \*\}, but this one is \*"),
         (
             lambda x: np.arange(2),
             lambda x: np.arange(3),

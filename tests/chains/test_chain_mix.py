@@ -188,7 +188,7 @@ def test_shards_change_a_mix_inside_windows_of_what_a_filter_left_together():
     former = shards(WEIGHTS, 2)
     seen = [next(iterator) for iterator in former for _ in range(3)]
     states = [iterator.get_state() for iterator in former]
-    with pytest.raises(CheckpointError, match="Pass set_states the states of all shards"):
+    with pytest.raises(CheckpointError, match=r"Call set_states\(…\) with the states of all shards"):
         shards(equal, 2)[0].set_state(states[0], strict=False)
     for count in (1, 2, 3):
         rest = []

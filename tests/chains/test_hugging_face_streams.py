@@ -190,10 +190,20 @@ def test_more_processes_than_shards_take_every_other_row_instead(parquet):
         match=r"has 4 shards, but shard_count=5\. Pass a dataset of more files, or dataset\.reshard\(\) if its",
     ):
         HuggingFaceStream(parquet, shard_options=ShardOptions(0, 5))
-    with pytest.raises(ShardingError, match="equal length"):
-        HuggingFaceStream(parquet, shard_options=ShardOptions(0, 2, drop_remainder=True))
     parts = [[row["n"] for row in HuggingFaceStream(parquet).shard(ShardOptions(index, 5))] for index in range(5)]
     assert parts == [list(range(index, 44, 5)) for index in range(5)]
+
+
+def test_shards_of_files_cannot_be_made_equally_long(parquet):
+    """What the error says instead can be done: endless shards, or every n-th row."""
+    equal = ShardOptions(0, 2, drop_remainder=True)
+    for epochs in (1, None):
+        with pytest.raises(ShardingError, match=r"equal length.* Leave drop_remainder out, and pass num_epochs=None"):
+            HuggingFaceStream(parquet, num_epochs=epochs, shard_options=equal)
+    with iter(HuggingFaceStream(parquet, num_epochs=None, shard_options=ShardOptions(0, 2))) as endless:
+        assert len([next(endless) for _ in range(100)]) == 100
+    parts = [HuggingFaceStream(parquet).shard(ShardOptions(index, 3, drop_remainder=True)) for index in range(3)]
+    assert [len(stream(part)) for part in parts] == [14, 14, 14]
 
 
 def test_for_ever_stops_where_nothing_comes(parquet):
@@ -246,7 +256,9 @@ def test_a_state_of_other_steps_or_epochs_is_refused(parquet):
         iter(HuggingFaceStream(parquet, num_epochs=2)).set_state(state)
     other = iter(HuggingFaceStream(parquet.filter(lambda row: True)))
     other.set_state(state, strict=False)
-    with pytest.raises(CheckpointError, match="Map, filter and shard the dataset as in the run that was saved"):
+    with pytest.raises(
+        CheckpointError, match="Make the dataset with the same maps, filters and shards as in the run that was saved"
+    ):
         next(other)
 
 

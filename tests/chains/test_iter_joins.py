@@ -104,7 +104,7 @@ def test_a_shard_is_not_divided_again():
     ):
         with pytest.raises(
             ValueError,
-            match=r"shard\(\) or shard_options=, and cannot be divided again\. Pass the options of this process once",
+            match=r"shard\(\) or shard_options=, and cannot be divided again\. Pass shard options only once",
         ):
             once.map(abs).shard(ShardOptions(1, 2))
     assert list(numbers(0, 4).shard(ShardOptions(0, 1)).shard(ShardOptions(1, 2))) == [1, 3]

@@ -177,7 +177,7 @@ def test_a_sample_has_records_at_most_once_in_random_order():
         (([1.0, -0.0],), ValueError, "above 0"),
         (([0.5, float("nan")],), ValueError, "nan"),
         (({"a": "x"},), TypeError, "'x'"),
-        ((0.5,), TypeError, "a dict of shares"),
+        ((0.5,), TypeError, "a dict with a share for each name"),
         (([],), ValueError, "parts= is empty"),
         (([0.99, 0.01],), ValueError, "part '1' would be empty"),
         (([0.5, 0.5], {"stratify": [1, 2]}), ValueError, "2 labels, but there are 10 records"),

@@ -199,8 +199,12 @@ def test_one_worker_of_grain_is_as_none():
     [
         ("plain", {"next_index": 31}, "out of range for dataset of length"),
         ("plain", {"next_index": -1}, "out of range for dataset of length"),
-        ("plain", {"parents": []}, "state that Grain returned"),
-        ("batches of batches", workers({"next_index": 2}, {"next_index": 1}), r"places, \[2, 1\]"),
+        ("plain", {"parents": []}, "that Grain returned for a dataset"),
+        (
+            "batches of batches",
+            workers({"next_index": 2}, {"next_index": 1}),
+            r"numbers of batches of a MapDataset \(\[2, 1\]\)",
+        ),
         ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 Grain workers"),
         ("plain", {**workers({"next_index": 2}), "iterators_in_use_indices": [3]}, "workers cannot be"),
     ],

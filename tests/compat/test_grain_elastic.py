@@ -89,7 +89,7 @@ def test_a_shard_of_a_stream_goes_on_in_the_same_order():
     for each in other:
         each.set_states([json.dumps(one.get_state()).encode() for one in first])
     assert sorted(flat(other)) == sorted(flat(first))
-    with pytest.raises(CheckpointError, match="state of an ElasticIterator over a stream"):
+    with pytest.raises(CheckpointError, match="state that an ElasticIterator over a stream returned"):
         other[0].set_states([{"x": 1}])
     with pytest.raises(CheckpointError, match="states of the datasets 1, 3, 5 are missing"):
         elastic(2)[1].set_shard_states({"0": None})

@@ -30,7 +30,7 @@ CRASHES = (
     both.NeverEndsError,
 )  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
 REFUSED = (
-    "no FlatMap follows a batch of the results of another FlatMap or of a Filter"  # the only states of Grain's that are
+    "only if batches of filtered or flattened records are not flattened again"  # the only states of Grain's that are
 )
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one

@@ -63,7 +63,7 @@ def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
         (["--shards", "0"], "shards=0 must be at least 1"),
         (["--from", "xml"], "Use one of tfrecord"),
         (["--to", "tokens", "--tokenizer", "nowhere.json"], "there is no tokenizer file 'nowhere.json'"),
-        (["--", "--project", "x"], "without a runner"),
+        (["--", "--project", "x"], "no runner was passed"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import os
 import re
@@ -33,7 +34,7 @@ def tfrecords(tmp_path):
         ({"to": "parquet"}, SourceError, r"tf\.train\.Example\. Leave features="),
         ({"decode": "json"}, ConversionError, "byte 0: a record is not valid JSON"),
         ({"to": "parquet", "encode": "json"}, ConversionError, 'encode= works with to="array_record"'),
-        ({"runner_options": ["--x"]}, ConversionError, r"runner= \(--runner\) too"),
+        ({"runner_options": ["--x"]}, ConversionError, r"runner= \(--runner\), the name of a Beam runner"),
         ({"transform": 3}, TypeError, "must be a function"),
         ({"options": {"group_size": "much"}}, ConversionError, "Option group_size: invalid value: much"),
         ({"encode": lambda record: 3}, ConversionError, "It must return bytes"),
@@ -45,6 +46,20 @@ def test_what_cannot_be_done_is_told_with_a_remedy(options, error, message, tfre
         convert(tfrecords, tmp_path / "out", **options)
     assert len(str(caught.value)) < 500
     assert not list((tmp_path / "out").glob("*.array_record"))
+
+
+@pytest.mark.parametrize(
+    ("to", "wrong"), [("array_record", {"group_size": "much"}), ("parquet", {"compression": "much"})]
+)
+def test_options_as_in_the_error_are_accepted(to, wrong, tmp_path):
+    """The error shows a dict; with the dict that it shows, the conversion succeeds."""
+    records = [{"x": number} for number in range(3)]
+    encode = "json" if to == "array_record" else None
+    given = {"to": to, **({"encode": encode} if encode else {})}
+    with pytest.raises(ConversionError, match=r"does not accept the options .*such as \{") as caught:
+        convert(records, tmp_path / "wrong", options=wrong, **given)
+    shown = ast.literal_eval(str(caught.value).partition("such as ")[2].removesuffix("."))
+    assert convert(records, tmp_path / "right", options=shown, **given).records == 3
 
 
 def test_a_source_in_the_target_is_not_overwritten(tmp_path):

@@ -135,7 +135,7 @@ def test_half_a_surrogate_pair_stays_in_json(tmp_path):
 def test_a_row_of_csv_that_is_not_in_utf8_is_left_out_alone(tmp_path):
     """All others are there, and the error names its line."""
     (tmp_path / "a.csv").write_bytes(b"n,text\n" + b"1,caf\xc3\xa9\n" * 700 + b"2,caf\xe9\n" + b"3,x\n")
-    with pytest.raises(SourceError, match="line 702: the line is not in UTF-8"):
+    with pytest.raises(SourceError, match="line 702: the line must be in UTF-8"):
         convert(tmp_path / "a.csv", tmp_path / "out", "parquet")
     made = convert(tmp_path / "a.csv", tmp_path / "out", "parquet", on_error="skip")
     assert (made.records, made.shards[0].left_out) == (701, 1)
@@ -179,7 +179,8 @@ def test_names_of_columns_are_strings(tmp_path):
 def test_stop_iteration_of_the_users_is_told_as_such(to, tmp_path):
     """With the record; it became `RuntimeError: generator raised StopIteration`."""
     with pytest.raises(
-        StopIterationError, match=r"record 0: transform= or encode= raised StopIteration\. Pass next\(\)"
+        StopIterationError,
+        match=r"record 0: transform= or encode= raised StopIteration\. In your function, pass a default",
     ):
         convert([1], tmp_path / "out", to, transform=lambda record: next(iter(())))
 

@@ -125,7 +125,7 @@ def test_no_shard_is_named_as_what_a_conversion_keeps_for_itself(to, tmp_path):
     both = [tmp_path / "in" / "a.jsonl", tmp_path / "in" / ".conversion" / "b.jsonl"]
     with pytest.raises(
         headrace.errors.ConversionError,
-        match=r"would be converted to.*a name that the conversion itself uses\. Pass shards=",
+        match=r"would be converted to.*a name that the conversion itself uses\. Pass a number of files to write, such as",
     ):
         convert(both, tmp_path / "out", to)
     assert not (tmp_path / "out").exists()

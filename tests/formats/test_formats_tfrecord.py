@@ -76,7 +76,7 @@ def test_a_damaged_record_is_named_or_left_out():
     told = []
     assert read(bytes(data), told.append) == [RECORDS[0], *RECORDS[2:]]
     assert [str(error) for error in told] == [
-        "x.tfrecord: the record at byte 16 is damaged, because its checksum is wrong. Write the file anew."
+        "x.tfrecord: the record at byte 16 is damaged, because its checksum is wrong. Write the file again."
     ]
 
 

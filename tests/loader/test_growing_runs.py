@@ -390,7 +390,7 @@ def test_a_log_that_is_a_file_is_an_error_with_its_path(path, beneath):
     file.write_text("")
     log = file / "log" if beneath else file
     iterator = iter(load(GrowingKeys(path), batch_size=5, growth=GrowthOptions(log=log)))
-    with iterator, pytest.raises(CheckpointError, match=r"file.*GrowthOptions\(log=…\), a folder") as caught:
+    with iterator, pytest.raises(CheckpointError, match=r"file.*GrowthOptions\(log=…\) with a folder") as caught:
         for _ in range(4):
             next(iterator)
     assert "Not a directory" in str(caught.value)

@@ -85,7 +85,7 @@ def test_a_program_without_a_usable_loader_is_one_clear_error(case, tmp_path):
 def test_a_program_that_is_not_there_is_told(tmp_path):
     """With what to pass."""
     with (
-        pytest.raises(ProgramError, match=r"Pass PROGRAM\.py or PROGRAM\.py:name"),
+        pytest.raises(ProgramError, match=r"Pass the path of a program, PROGRAM\.py, or"),
         Program(tmp_path / "x.py").loader(),
     ):
         pass

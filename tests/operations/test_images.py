@@ -279,7 +279,7 @@ class DecodesNothing(DecodeImage):
         (JPEG[:30], "30 bytes"),
         (PNG[: len(PNG) // 2], "cannot be decoded"),
         (np.zeros((2, 2, 3)), "takes bytes, not ndarray"),
-        ({"jpg": JPEG}, r"the element has no key 'image', but \['jpg'\]\. Pass key="),
+        ({"jpg": JPEG}, r"the element has no key 'image', only \['jpg'\]\. Pass key="),
     ],
 )
 def test_what_cannot_be_decoded_is_an_error(data, text):

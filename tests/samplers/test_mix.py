@@ -412,7 +412,7 @@ def test_a_damaged_history_is_told(damage):
     ("make", "error", "message"),
     [
         (lambda: MixSampler({}), ValueError, "at least one part"),
-        (lambda: MixSampler(7), TypeError, "Pass a dict by name, or a list"),
+        (lambda: MixSampler(7), TypeError, "Pass a dict or a list of sources"),
         (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix is 0\. Pass its source"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
         (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "b, but the"),
@@ -430,7 +430,7 @@ def test_a_damaged_history_is_told(damage):
             "part 'a' of the mix has its own shards",
         ),
         (lambda: MixedSource({"a": []}), ValueError, "part 'a' of the mix"),
-        (lambda: MixedSource({3: [1]}), TypeError, "Use a str"),
+        (lambda: MixedSource({3: [1]}), TypeError, "Use strings as names"),
         (lambda: MixedSource({"a": {1, 2}}), TypeError, "part 'a' of the mix"),
         (
             lambda: DataLoader(data_source={"a": [1]}, sampler=MixSampler({"a": 1, "b": 2})),

@@ -460,7 +460,7 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path):
         ([], {}, ValueError, "shape"),
         ([1.5], {}, TypeError, "integers or strings"),
         ([[1]], {}, ValueError, "shape"),
-        ([1, 2], {"class_weights": {1: 1}}, ValueError, r"2\. Give each"),
+        ([1, 2], {"class_weights": {1: 1}}, ValueError, r"2\. Pass a weight for each class"),
         ([1, 2], {"class_weights": {1: 1, 2: 1, 3: 1}}, ValueError, "3, but no"),
         ([1, 2], {"class_weights": [1, float("nan")]}, ValueError, "the weight of '2' is nan"),
         ([1, 2], {"class_weights": [1]}, ValueError, "1 weights"),

@@ -115,7 +115,9 @@ def test_what_is_no_length_at_all_is_refused(given):
 
 def test_several_arrays_of_a_record_must_be_chosen_from():
     """The message names them."""
-    with pytest.raises(LengthsError, match=r"lengths of 2 arrays of a record: x, y\. Choose one, such as lengths='x'"):
+    with pytest.raises(
+        LengthsError, match=r"lengths of 2 arrays of a record: x, y\. Choose one of them, such as lengths='x'"
+    ):
         lengths_of([{"x": np.zeros(2), "y": np.zeros(3)}])
     with pytest.raises(LengthsError, match=r"record 1 has no field 'x', it has y\. Name a field that all records"):
         lengths_of([{"x": 1}, {"y": 2}], "x")
@@ -258,7 +260,7 @@ def test_members_of_tar_files_are_measured_by_the_index(tmp_path):
     assert lengths_of(source, "cls").tolist() == [1] * 5
     with pytest.raises(
         LengthsError,
-        match=r"record 3 has no member 'odd'\. Name a member that all samples have; this file has txt, cls, odd",
+        match=r"record 3 has no member 'odd'\. Name a member that all samples have\. This file has txt, cls, odd",
     ):
         lengths_of(source, "odd")
     with pytest.raises(LengthsError, match="record 0 has no member 'png'"):

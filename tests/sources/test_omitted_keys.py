@@ -145,7 +145,7 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
         (
             lambda file, row: True,
             SourceError,
-            r"range has no file_place in its facts, so the files of its records are unknown\. Pass record",
+            r"range has no file_place in its facts, so the files of its records are unknown\. Pass a list of record keys",
         ),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_line_that_is_no_key_is_told_by_its_number(tmp_path):
     (tmp_path / "keys.txt").write_text("1\n\nseven\n")
     with pytest.raises(
         SourceError,
-        match=r"line 3, b'seven', is not a record key\. Write one int in each line, or a JSON object with an int",
+        match=r"line 3 is b'seven', which is not a record key\. Write one int in each line, or a JSON object with an int",
     ):
         keys_to_omit(range(10), tmp_path / "keys.txt")
 

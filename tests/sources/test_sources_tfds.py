@@ -167,10 +167,34 @@ def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):
         TfdsDataSource("mnist", "train", data_dir=prepared)
 
 
+class AdvisedDigits(tfds.core.GeneratorBasedBuilder):
+    """A dataset of three numbers that TFDS knows by its name, `advised_digits`."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.FeaturesDict({"label": tfds.features.Scalar(np.int64)})
+        return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
+
+    def _split_generators(self, manager):
+        return {"train": ((key, {"label": key}) for key in range(3))}
+
+    def _generate_examples(self):
+        """Only here because the class is abstract without it."""
+
+
+def test_a_dataset_that_is_prepared_as_the_error_says_can_be_read(tmp_path):
+    """In the folder that the source reads, whichever it is."""
+    with pytest.raises(SourceError, match="is not prepared") as caught:
+        TfdsDataSource("advised_digits", "train", data_dir=tmp_path)
+    exec(str(caught.value).partition("Run ")[2].removesuffix("."), {"tfds": tfds})
+    assert [each["label"] for each in TfdsDataSource("advised_digits", "train", data_dir=tmp_path)] == [0, 1, 2]
+
+
 def test_the_split_must_be_one_name(prepared):
     """A list of splits, or none, makes no source."""
     for split in (None, ["train", "test"]):
-        with pytest.raises(TypeError, match=r"split is a.*Pass a string"):
+        with pytest.raises(TypeError, match=r"split=.* is of type .*Pass a string"):
             TfdsDataSource("tiny_digits", split, data_dir=prepared)
 
 
@@ -206,7 +230,7 @@ def test_a_name_in_a_store_does_not_lead_out_of_its_folder(name, tmp_path, monke
         "headrace.sources.tfds.file_system_of", lambda *_: type("Names", (), {"glob": lambda self, _: [found]})()
     )
     try:
-        with pytest.raises(SourceError, match="name in a store must not lead out of its folder"):
+        with pytest.raises(SourceError, match="name in an object store must not lead out of its folder"):
             TfdsDataSource("tiny_digits", "train", "memory://datasets")
     finally:
         store.rm("/datasets", recursive=True)

@@ -566,7 +566,7 @@ TOKENS = np.arange(5, dtype=np.uint16)
         ({"tokens": TOKENS, "offsets": np.array([0.0, 5.0])}, {}, r"x\.npy\.offsets has values of dtype float64"),
         ({"tokens": TOKENS}, {"offsets": [0, 6]}, r"x\.npy with offsets=: the offsets go from 0 to 6"),
         ({"tokens": TOKENS}, {"document_length": 6}, r"no documents\.: 5 tokens are less than one"),
-        ({"tokens": TOKENS}, {"dtype": np.int32}, r"has values of dtype uint16, not int32\. Leave dtype= out"),
+        ({"tokens": TOKENS}, {"dtype": np.int32}, r"has values of dtype uint16, but dtype=int32 was passed\. Leave dtype= out"),
         ({"tokens": TOKENS.astype(float)}, {}, "has values of dtype float64, but tokens are integers"),
         ({"tokens": np.array(["a", 1], object)}, {}, "cannot be read"),
         ({"tokens": np.zeros((2, 3), int)}, {}, r"shape \(2, 3\).*one axis.*reshape\(-1\)"),
@@ -612,7 +612,7 @@ def test_a_cut_off_file_is_told(tmp_path):
         ({"end_of_text": 1, "begin_of_text": 1}, ValueError, "Pass only one of them"),
         ({"end_of_text": "<eos>"}, TypeError, r"end_of_text='<eos>' is a str\. Pass the ID of a token, such as .*"),
         ({"document_length": 0}, ValueError, "document_length=0 must be at least 1"),
-        ({"name": 3}, TypeError, r"name=3 is not a string\. Pass one, or None"),
+        ({"name": 3}, TypeError, r"name=3 is not a string\. Pass a string, or None"),
     ],
 )
 def test_arguments_that_cannot_be_are_told(tmp_path, arguments, error, text):

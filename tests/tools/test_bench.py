@@ -102,14 +102,17 @@ BAD = {
     "fails": ("import headrace\nfor x in headrace.load([1, 2, 3]):\n    x.y", "fails at line 3: AttributeError"),
     "operation fails": (
         "import headrace\nfor x in headrace.load([0], transformations=[lambda x: 1 / x]): pass",
-        r"fails at line 2: ZeroDivisionError: .* \(operation 0, .*, failed on record key 0 at position 0\)\. Run",
+        r"fails at line 2: ZeroDivisionError: .* \(operation 0, .*, failed on record key 0 at position 0\)\.",
     ),
     "never steps": (
         "import time, headrace\niter(headrace.load([1]))\nwhile True: time.sleep(1)",
         "took no batch .* in 0.3 s",
     ),
     "exits": ("raise SystemExit(4)", "exit status 4"),
-    "exits with words": ("raise SystemExit('no data')", r"ends with 'no data'\. Run"),
+    "exits with words": (
+        "raise SystemExit('no data')",
+        r"run .*train\.py by itself first, because it ends with 'no data'\.",
+    ),
     "one step": ("import headrace\nfor x in headrace.load([1], num_epochs=1): pass", "1 step is too few"),
 }
 
@@ -201,7 +204,7 @@ def test_the_page_and_the_timeline_are_two_files(tmp_path, capsys):
     """One would take the place of the other."""
     both = str(tmp_path / "both")
     assert _bench(tmp_path, "raise SystemExit(4)", "--html", both, "--timeline", both) == 2
-    assert "Name two files" in capsys.readouterr().err
+    assert "Pass two different files" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):

@@ -117,7 +117,7 @@ def test_of_streams_that_are_joined():
     _, state = _state(again, 20)
     assert not headrace.find_omitted(again, 20, state)
     assert {record.key for record in headrace.find_omitted(again, 20, state, keys={"0": [2, 7]}).found} == {2}
-    with pytest.raises(TraceError, match=r"streams one, other\. Pass keys by their names"):
+    with pytest.raises(TraceError, match=r"streams one, other\. Pass keys for each name"):
         headrace.find_omitted(mix, keys=[4])
 
 
@@ -132,4 +132,4 @@ def test_a_function_of_the_program_that_fails_is_told_with_the_program(tmp_path,
     )
     (tmp_path / "keys.txt").write_text("3\n")
     assert main(["find", str(program), "--omitted", "--keys", str(tmp_path / "keys.txt")]) == 2
-    assert "train.py fails at line 6: ArithmeticError: no keys" in capsys.readouterr().err
+    assert "train.py by itself first, because it fails at line 6: ArithmeticError: no keys" in capsys.readouterr().err

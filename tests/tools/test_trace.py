@@ -479,7 +479,11 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert [record["key"] for record in told["records"]] == loader.records_at(7).tolist()
     for arguments, message in {
         (f"{program}:make", "--step", "99"): "step 99 is after the end of the stream, which has 10 elements.",
-        (f"{program}:failing", "--step", "1"): "train.py fails at line 8: ZeroDivisionError",
+        (
+            f"{program}:failing",
+            "--step",
+            "1",
+        ): "train.py by itself first, because it fails at line 8: ZeroDivisionError",
         (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "no process_<i>-of-<n>.json. Pass",
     }.items():
         assert main(["trace", *arguments]) == 2

@@ -137,7 +137,8 @@ def _loop(loader: Any) -> Iterator[Any]:
         host_of(loop)
     except TypeError as error:
         raise TypeError(
-            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loop of headrace: {error}"
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loader of headrace. Pass a "
+            "DataLoader, a dataset or a DeviceLoader."
         ) from error
     with loop:
         yield loop
@@ -197,8 +198,8 @@ class Looks:
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
                 return before, after
         raise ProgramError(
-            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few for a diagnosis. "
-            f"Pass a loader of {LEAST} steps or more, or more seconds."
+            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few for a "
+            f"diagnosis. Pass a loader of at least {LEAST} steps, or a larger seconds=."
         )
 
 

@@ -172,7 +172,7 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
             raise TraceError(
-                f"the loader has the streams {first_few(names, 8)}. Pass keys by their names, "
+                f"the loader has the streams {first_few(names, 8)}. Pass keys for each name, "
                 f"{{{short_repr(names[0])}: …}}."
             )
         by_leaf = {number: keys.get(name, ()) for number, name in enumerate(names)}

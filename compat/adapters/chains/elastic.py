@@ -68,8 +68,8 @@ class ElasticIterator(IterDataset[Any]):
             )
         if global_batch_size % shard_options.shard_count:
             raise ValueError(
-                f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards. "
-                "Pass a multiple."
+                f"global_batch_size={global_batch_size} is not divisible by "
+                f"{shard_options.shard_count} shards. Pass a multiple of {shard_options.shard_count}."
             )
         self._iterator: Any
         if isinstance(ds, IterDataset):
@@ -81,7 +81,8 @@ class ElasticIterator(IterDataset[Any]):
             return
         if ds.root_node.left_out_by == "filter":
             raise ValueError(
-                f"ElasticIterator does not support `filter` transformation. Elements have no index then. {_STREAMS}"
+                "ElasticIterator does not support `filter` transformation, because elements after a "
+                f"filter have no index. {_STREAMS}"
             )
         begin = partial(_batches, ds, global_batch_size, shard_options, read_options, multiprocessing_options)
         self._iterator = Resumed(begin, {"global_next_index": 0})
@@ -127,7 +128,8 @@ class ElasticIterator(IterDataset[Any]):
             return
         if not read or any(state != read[0] for state in read):
             raise CheckpointError(
-                f"the {len(read)} states were not saved at one step. Pass states that all shards had at the same step."
+                f"the {len(read)} states were not saved at one step. Pass states that all shards "
+                "saved at the same step."
             )
         self.set_state(read[0])
 

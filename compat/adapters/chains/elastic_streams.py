@@ -184,8 +184,8 @@ class ElasticStreamIterator(DatasetIterator[Any]):
             return {int(number): each for number, each in state["begun_with"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CheckpointError(
-                f"{short_repr(state)} is not a state of an ElasticIterator over a stream. Pass what its "
-                "get_state() returned."
+                f"{short_repr(state)} is not a state that an ElasticIterator over a stream returned. "
+                "Pass what its get_state() returned."
             ) from None
 
     def start_prefetch(self) -> None:
@@ -238,14 +238,15 @@ def _interleave_of(dataset: Any) -> InterleaveIterDataset:
         found = found.by_file()
     if not isinstance(found, InterleaveIterDataset):
         raise ValueError(
-            "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, with no "
-            "mix, zip, packing, random map or map_with_index after it. Do these to the datasets that are "
-            "interleaved."
+            "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, "
+            "with no mix, zip, packing, random map or map_with_index after it. Apply these to each "
+            "dataset before the interleave."
         )
     for operation in operations:
         if not (isinstance(operation, Filter) or (operation.one_to_one and operation.takes is None)):
             raise ValueError(
-                f"ElasticIterator of a stream does not support {type(operation).__name__} after the interleave, "
-                "because it holds elements back. Do it to the datasets that are interleaved."
+                f"ElasticIterator of a stream does not support {type(operation).__name__} after the "
+                "interleave, because it holds elements back. Apply it to each dataset before the "
+                "interleave."
             )
     return found

@@ -100,7 +100,7 @@ class TFRecordReader(Iterator[bytes]):
         if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
             name = shorten(getattr(self._reader, "name", "the file"))
             raise SourceError(
-                f"{name} is not a complete TFRecord file: the record at byte {offset} is cut off. Write the file anew."
+                f"{name} is not a complete TFRecord file: the record at byte {offset} is cut off. Write the file again."
             )
         return record[:length]
 

@@ -304,7 +304,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of streams.")
+            raise ValueError("At least one parent must be provided. Pass a list of streams to ZipIterDataset.")
         streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each.chain_stream for each in streams], None, strict))
 
@@ -364,7 +364,8 @@ class ThreadPrefetchIterDataset(Named[T]):
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         if prefetch_buffer_size < 0:
             raise ValueError(
-                f"`prefetch_buffer_size` must be greater than or equal to 0, but got {prefetch_buffer_size}; 0 is for none."
+                "`prefetch_buffer_size` must be greater than or equal to 0, but got "
+                f"{prefetch_buffer_size}. Pass 0 to read no elements ahead."
             )
         stream = _same(parent)
         if prefetch_buffer_size and stream.execution.worker_count == 0 and not stream.execution.seed_globals:

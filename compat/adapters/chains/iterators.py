@@ -245,8 +245,8 @@ class EngineIterator(DatasetIterator[T]):
             self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
         except CheckpointError as error:
             raise StateIndexError(
-                f"Checkpoint `next_index` {index} is out of range. The largest valid one is the index of the last "
-                "element, plus 1. Restore a checkpoint of this dataset."
+                f"Checkpoint `next_index` {index} is out of range. The largest valid one is the index "
+                "of the last element plus 1. Restore a checkpoint that was saved with this dataset."
             ) from error
 
 

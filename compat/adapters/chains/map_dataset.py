@@ -190,8 +190,8 @@ class MapDataset(OurMapDataset[T]):
         lengths = tuple(node.length for node in named.values())
         if empty := [number for number, length in enumerate(lengths) if not length]:
             raise ValueError(
-                f"All datasets must have positive length for mixing, but dataset(s) at index {first_few(empty)} "
-                "are empty. Leave these out."
+                "All datasets must have positive length for mixing, but dataset(s) at index "
+                f"{first_few(empty)} are empty. Leave these datasets out."
             )
         return _chosen(named, Mix(lengths, whole_weights(weights, len(lengths))))
 
@@ -280,11 +280,14 @@ class ZipMapDataset(_Named):
 
     def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of datasets.")
+            raise ValueError("At least one parent must be provided. Pass a list of datasets to ZipMapDataset.")
         datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
         lengths = list(map(len, datasets))
         if len(set(lengths)) > 1:
-            raise ValueError(f"All parents must have the same length. They have {lengths[:20]}. Slice the longer ones.")
+            raise ValueError(
+                f"All parents must have the same length. They have {lengths[:20]}. Slice the longer ones "
+                "to the length of the shortest."
+            )
         super().__init__(Zipped(tuple(each.root_node for each in datasets)))
 
 

@@ -139,7 +139,7 @@ class Mix(Choice):
             if before - others_before != (taken := after - others_after):
                 return number, taken - 1
             before, after, left = others_before, others_after, left - weight
-        raise AssertionError("one of the datasets has the element")
+        raise AssertionError(f"no dataset of the mix contains element {index}. This is a fault in headrace. Report it.")
 
 
 def _share(counts: Indices, part: int, whole: int) -> Indices:
@@ -168,8 +168,8 @@ def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...
         return (1,) * count
     if len(weights) != count or min(weights) <= 0:
         raise ValueError(
-            "Must specify all non-zero proportions for mixing. "
-            f"Weights {list(weights)[:8]} must be {count} positive numbers, one for each dataset."
+            f"Must specify all non-zero proportions for mixing. The weights are {list(weights)[:8]}. "
+            f"Pass {count} positive numbers, one for each dataset."
         )
     scale = 100 / min(weights)
     return tuple(int(weight * scale) for weight in weights)

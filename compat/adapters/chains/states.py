@@ -158,9 +158,9 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     made = [-(-records // unit) for records in reached]  # batches; those after the first that is missing are skipped
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
-            f"Grain's workers were at different places, {short_repr(made)}, in batches of a MapDataset, and "
-            "such a state cannot be combined. Save the Grain run after a number of elements that is a "
-            "multiple of the number of workers."
+            "Grain's workers had made different numbers of batches of a MapDataset "
+            f"({short_repr(made)}), and such a state cannot be combined. Save the Grain run after a "
+            "number of elements that is a multiple of the number of workers."
         )
     first, count = min(made) * len(made), len(made)
     delivered = sorted(
@@ -173,7 +173,7 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
     return CheckpointError(
         f"the state is of {len(of_workers)} Grain workers, each with its own stream of this dataset. "
-        "headrace can resume from a state of one worker, or of none. Let that run end in Grain."
+        "headrace can resume from a state of one worker or none. Finish this run with Grain."
     )
 
 
@@ -196,9 +196,10 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         raise
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{short_repr(state)} cannot be restored by this dataset: it is neither a state of headrace nor a "
-            "state that Grain returned for the same methods and classes in the same order "
-            f"({type(error).__name__}: {short_repr(error)}). Make the dataset that was saved."
+            f"{short_repr(state)} cannot be restored by this dataset ({type(error).__name__}: "
+            f"{short_repr(error)}). It must be a state that headrace returned for this dataset, or "
+            "that Grain returned for a dataset with the same operations in the same order. Restore "
+            "it in the dataset that saved it."
         ) from error
 
 
@@ -252,8 +253,8 @@ def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
     if reached < 0 or max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
         length = -(-leaf.total // unit) * fan_out
         raise StateIndexError(
-            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. The Grain "
-            "state belongs to another dataset. Make the dataset that was saved."
+            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. The "
+            "Grain state belongs to another dataset. Restore it in the dataset that saved it."
         )
     position = min(index * unit, leaf.total)
     return position, rows_before(leaf, first, position, unit, child) if child else 0
@@ -301,5 +302,5 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is not a number of elements")
+        raise TypeError(f"the state has {value!r} where it must have a whole number of at least 0")
     return value

@@ -37,7 +37,10 @@ class Sliced(ByMethod):
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):
-            raise ValueError(f"sl is not a slice: {type(sl)}. Pass slice(0, 10), or dataset[[3, 1, 4]] for a list.")
+            raise ValueError(
+                f"sl is not a slice: {type(sl)}. Pass a slice, such as slice(0, 10). For a list of "
+                "indices, write dataset[[3, 1, 4]]."
+            )
         return parent.slice(sl)
 
 
@@ -101,7 +104,7 @@ def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) 
     [0, 1, 2]
     """
     if buffer_size <= 0:
-        raise ValueError(f"`buffer_size` must be greater than 0, got {buffer_size}. Pass 1 or more.")
+        raise ValueError(f"`buffer_size` must be greater than 0, but it is {buffer_size}. Pass 1 or more.")
     return multiprocess_prefetch(parent, 1, buffer_size, None if worker_init_fn is None else _Begins(worker_init_fn))
 
 

@@ -171,4 +171,4 @@ def name_in(module: str, name: str) -> Any:
     if name in (more := _MORE.get(module, {})):
         place, _, last = more[name].rpartition(".")
         return getattr(import_module(place), last)
-    raise AttributeError(f"grain._src.{module} has no {name} here.")
+    raise AttributeError(f"headrace has no {name} for grain._src.{module}. Use a public name of grain.python instead.")

@@ -87,7 +87,10 @@ def assert_same_structure(a: Any, b: Any) -> None:
     """Check that the trees `a` and `b` have the same structure; raise ValueError if they do not."""
     ours, theirs = our_flatten(a)[1], our_flatten(b)[1]
     if ours != theirs:
-        raise ValueError(f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}.")
+        raise ValueError(
+            f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}. Pass two trees with "
+            "equal keys and lengths."
+        )
 
 
 def spec_like(structure: Any) -> Any:
@@ -123,5 +126,8 @@ def _shape_of(leaf: Any) -> str:
 def _up_to(structure: optree.PyTreeSpec, other: Any) -> list[Any]:
     leaves, found = our_flatten(other)
     if found != structure:
-        raise ValueError(f"The two structures differ: {str(structure)[:100]} and {str(found)[:100]}.")
+        raise ValueError(
+            f"The two structures differ: {str(structure)[:100]} and {str(found)[:100]}. Pass two trees "
+            "with equal keys and lengths."
+        )
     return leaves

@@ -226,8 +226,9 @@ class Bins:
         if (lengths > self._capacities).any():
             found, packer = self._structure.unflatten(lengths.tolist()), _PACKERS[self._pack.fit]
             raise PackError(
-                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, but a row "
-                f"has {self._pack.length_struct}. Truncate it in a map before."
+                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, "
+                f"but a row holds at most {self._pack.length_struct}. Cut the document with map(…) "
+                "before the packing."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():
@@ -283,8 +284,9 @@ class Bins:
                 continue
             if inner:
                 raise ValueError(
-                    f"Failed to extract segment ids for '{name}', which has type {type(row[name])} rather than np.ndarray. "
-                    "Perhaps it should be marked as a meta feature?"
+                    f"Failed to extract segment ids for '{name}', which has type {type(row[name])} "
+                    "rather than np.ndarray. Perhaps it should be marked as a meta feature? Name it "
+                    "in meta_features, or map it to an array."
                 )
             row |= {f"{name}_segment_ids": ids[number], f"{name}_positions": positions[number]}
         row |= {name: lists[number] for name, lists in self._lists.items()}

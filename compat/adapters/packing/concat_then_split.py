@@ -155,7 +155,8 @@ class ConcatThenSplitIterDataset(Packing):
                 rest = self._put(piece, pieces, room)
         if not pieces and rest is not None and not whole_rows:
             raise PackError(
-                f"the meta features of a document do not fit into rows of {self.length_struct}. Raise their lengths."
+                f"the meta features of a document do not fit into rows of {self.length_struct}. Raise "
+                "the lengths of the meta features in length_struct."
             )
         return ([self._row(pieces)] if pieces else []) + whole_rows, rest, ended
 
@@ -164,8 +165,8 @@ class ConcatThenSplitIterDataset(Packing):
         if not isinstance(features, Mapping) or set(features) != set(names):
             found = sorted(features) if isinstance(features, Mapping) else type(features).__name__
             raise PackError(
-                f"Parent element has structure {found}, length_struct {sorted(names)}. Pass dicts, and name all of their "
-                "features in length_struct."
+                f"Parent element has structure {found}, but length_struct has the names "
+                f"{sorted(names)}. Pass dicts, and name all of their features in length_struct."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)

@@ -79,8 +79,9 @@ class _Rows:
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
             raise PackError(
-                f"Inputs to PackAndBatchOperation must be truncated to max length: one has {lengths}, rows have "
-                f"{self._lengths}. Truncate it in a map before."
+                "Inputs to PackAndBatchOperation must be truncated to max length: an element has "
+                f"{lengths} tokens, but a row holds at most {self._lengths}. Cut the element with "
+                "map(…) before the packing."
             )
         room = (self._filled + lengths <= self._lengths).all(axis=1)
         if self._most is not None:

@@ -251,9 +251,9 @@ class Agreements:
     def __init__(self, me: int, processes: Sequence[int]) -> None:
         if processes and me not in processes:
             raise ShardingError(
-                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}), and this is "
-                f"process {me}. Pass a device of jax.local_devices() or a mesh that contains one, or use the "
-                "feeder only in those processes."
+                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}), "
+                f"and this is process {me}. Pass a device of jax.local_devices() or a mesh that "
+                "contains one, or use the feeder only in these processes."
             )
         self._me = me
         self._processes = processes

@@ -110,8 +110,9 @@ def _tree(told: Any) -> Any:
     kind, *rest = told
     if kind == "unknown":
         raise HostsError(
-            f"this process must fill up for a missing batch, but the batch of another process has {rest[0]}, "
-            'which cannot be sent as text. Use dicts, tuples or dataclasses of arrays, or on_uneven="drop".'
+            "this process has no batch left and must make an empty one, but batches of other "
+            f"processes have {rest[0]}, which cannot be sent as text. Use dicts, tuples or "
+            'dataclasses of arrays, or on_uneven="drop".'
         )
     return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
 

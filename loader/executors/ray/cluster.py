@@ -79,33 +79,38 @@ def join(address: str | None, workers: int) -> None:
     joined_one = ray.get_runtime_context().gcs_address
     if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
-            f"address={short_repr(address)}, but this process already uses the Ray cluster at {joined_one}. "
-            "Leave address= out, or call ray.shutdown() first."
+            f"address={short_repr(address)} is not the Ray cluster that this process already uses, "
+            f"which is at {joined_one}. Leave address= out, or call ray.shutdown() first."
         )
 
 
-def _join(address: str | None, workers: int) -> None:
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
+def _join(given: str | None, workers: int) -> None:
+    address = given or os.environ.get("RAY_ADDRESS") or "local"
+    where, remedy = _described(address, is_argument=bool(given))
     if "://" in address:
-        raise ClusterNotFoundError(
-            f"RAY_ADDRESS={short_repr(address)} is not the address of a cluster that this machine can join. "
-            "Set it to the address that `ray start --head` printed, or pass address=."
-        )
+        raise ClusterNotFoundError(f"this machine cannot join the Ray cluster at {where}. {remedy}")
     if ":" in address and not reachable(address):
-        raise ClusterNotFoundError(
-            f"no Ray cluster answers at address={short_repr(address)}. Pass the address that `ray start "
-            "--head` printed, or None to start a cluster on this machine."
-        )
+        raise ClusterNotFoundError(f"no Ray cluster answers at {where}. {remedy}")
     if address == "local":
         _lasting(lambda: start(num_cpus=max(os.cpu_count() or 1, workers)))
         return
     try:
         ray.init(address=address, logging_level=WARNING)
     except ConnectionError as error:
-        raise ClusterNotFoundError(
-            f"no Ray cluster was found at address={short_repr(address)} ({shorten(error, 150)}). Start one "
-            "with `ray start --head`, or pass None to start a cluster on this machine."
-        ) from error
+        raise ClusterNotFoundError(f"no Ray cluster was found at {where} ({shorten(error, 150)}). {remedy}") from error
+
+
+def _described(address: str, is_argument: bool) -> tuple[str, str]:
+    """Return the address with its origin, and what to do if there is no cluster, for error messages."""
+    if is_argument:
+        return f"address={short_repr(address)}", (
+            "Pass the address that `ray start --head` printed. To start a cluster on this machine, leave address= out, "
+            "and unset the environment variable RAY_ADDRESS."
+        )
+    return f"RAY_ADDRESS={short_repr(address)}", (
+        "Set this environment variable to the address that `ray start --head` printed. To start a cluster on this "
+        "machine, unset it."
+    )
 
 
 def start(**options: Any) -> None:

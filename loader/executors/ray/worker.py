@@ -246,7 +246,7 @@ class RayWorker:
             try:
                 done = [self._runner.run(task, blocks, reading) for task in tasks]
             except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
-                raise SystemExit("an operation raised KeyboardInterrupt") from error
+                raise SystemExit("an operation raised KeyboardInterrupt, which ends its worker") from error
         return [header for header, _ in done], *(rows for _, rows in done)
 
 

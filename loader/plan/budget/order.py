@@ -77,8 +77,8 @@ class BudgetOrder(VectorSampler):
     def __post_init__(self) -> None:
         if self.epoch is None and self._last_key >= 1 << 62:
             raise ValueError(
-                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than 64 bits can "
-                "number. Pass a smaller num_epochs=."
+                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than a "
+                "64-bit number can count. Pass a smaller number as num_epochs=."
             )
 
     @property
@@ -191,7 +191,7 @@ class BudgetOrder(VectorSampler):
             return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
         if not self._origin <= window <= (1 << 62) // prod((*self._radix, max(len(self.windows), 1))):
-            raise ValueError(f"there is no window {window}")
+            raise ValueError(f"window {window} must be from {self._origin} to the last window of the plan")
         if not runs:
             return RunStart(window, position, begun)
         former = self.after(self.layers[:-1], ShardOptions(0, len(runs[-1])))
@@ -261,8 +261,8 @@ class BudgetOrder(VectorSampler):
         first, position, begun = self.start
         if self._steps is not None and max(reached) > self._steps:
             raise CheckpointError(
-                f"the states are damaged: their shards are at {list(reached)[:8]} of {self._steps} steps. Restore "
-                "another checkpoint."
+                f"the states are damaged: they say that shards had made {list(reached)[:8]} of "
+                f"{self._steps} steps, which cannot be. Restore another checkpoint."
             )
         layers: DealtLayers = self.layers or ((first, position),)
         if min(reached) < len(begun):

@@ -80,8 +80,9 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     if total > MOST_PLANNED:
         many = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
         raise LengthsError(
-            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other records in "
-            f"each epoch and {many}. Pass it a smaller num_epochs=, the number of epochs that you read."
+            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other "
+            f"records in each epoch and {many}. Pass num_epochs= to the sampler, the number of epochs "
+            "that you read."
         )
     return total, 1
 

@@ -162,8 +162,9 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     place = Place(*divmod(local, stage.unit))
     if shard != leaf.shard.shard_index:
         raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {place.step}, "
-            f"row {place.row}, but this is shard {leaf.shard.shard_index}. Ask in that shard."
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
+            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this in "
+            f"shard {shard}."
         )
     if local >= stage.useful(leaf.total):
         raise LookupError(
@@ -197,8 +198,8 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
     step, inner = divmod(step, stage.unit)
     if shard != leaf.shard.shard_index:
         raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, row "
-            f"{row}, but this is shard {leaf.shard.shard_index}. Ask in that shard."
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, "
+            f"row {row}, but this is shard {leaf.shard.shard_index}. Call this in shard {shard}."
         )
     return Place(step, row if stage.unit == 1 else inner)
 

@@ -376,7 +376,7 @@ def test_an_error_of_the_transform_comes_at_its_step_and_can_be_tried_again():
     source = headrace.load(range(40), batch_size=4, num_epochs=1)
     with iter(source.to_device(CPU, transform=transform)) as feeder:
         seen = [next(feeder), next(feeder)]
-        with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+        with pytest.raises(RuntimeError, match="transform= raised StopIteration"):
             next(feeder)
         seen += list(feeder)
     assert np.concatenate(seen).tolist() == list(range(100, 140))

@@ -420,8 +420,27 @@ def test_the_environment_may_name_a_cluster_of_nodes_only(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ClusterNotFoundError, match=r"RAY_ADDRESS='ray://127\.0\.0\.1:10001' is not"):
+    with pytest.raises(ClusterNotFoundError, match=r"at RAY_ADDRESS='ray://127\.0\.0\.1:10001'\. Set"):
         next(iter(_loader([])))
+
+
+def test_an_address_without_a_cluster_is_named_with_where_it_comes_from(monkeypatch):
+    """Without the variable, as the error says, a cluster is started on this machine."""
+    import ray
+
+    from headrace.loader.executors.ray import cluster
+
+    started = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster, "_lasting", lambda action: started.append(action))
+    with pytest.raises(ClusterNotFoundError, match=r"at address='127\.0\.0\.1:1'\. Pass .*leave address= out"):
+        cluster.join("127.0.0.1:1", 1)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ClusterNotFoundError, match=r"at RAY_ADDRESS='127\.0\.0\.1:1'\. Set .*, unset it\."):
+        cluster.join(None, 1)
+    monkeypatch.delenv("RAY_ADDRESS")
+    cluster.join(None, 1)
+    assert len(started) == 1
 
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):

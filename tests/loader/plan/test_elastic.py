@@ -232,7 +232,7 @@ def test_states_that_do_not_belong_together_are_refused():
     expected = next(one).tolist()
     (one,) = _shards("batch", 1, 30)
     for given_, message in [
-        ([], "there are none"),
+        ([], "the list is empty"),
         (states[:2], r"\[2\] of 3 are missing.*equal_steps=True"),
         ([states[0], others[1], states[2]], "different runs"),
         (others, "records 31 → 30"),
@@ -240,7 +240,10 @@ def test_states_that_do_not_belong_together_are_refused():
         (None, "a list of states"),
         (states[0], "a list of states"),
         ([sealed({**json.loads(states[0]), "shard": [0, 999_999_999]})], "999999998 in all"),
-        ([sealed({**json.loads(state), "cursor": [[1000], [0]]}) for state in states], "are damaged: their shards"),
+        (
+            [sealed({**json.loads(state), "cursor": [[1000], [0]]}) for state in states],
+            "are damaged: they say that shards",
+        ),
     ]:
         with pytest.raises(CheckpointError, match=message):
             one.set_states(given_)

@@ -151,7 +151,7 @@ def test_more_omitted_records_need_the_states_of_all_shards(steps):
     states = _stands(2, steps, num_epochs=2, shuffle=False)
     for shard, state in enumerate(states):
         with iter(_loader(range(12), [7, 11], 1, (shard, 2), num_epochs=2, shuffle=False)) as iterator:
-            with pytest.raises(CheckpointError, match=r"set_states the states of all.*equal_steps=True"):
+            with pytest.raises(CheckpointError, match=r"Call set_states\(…\) with the states of all.*equal_steps=True"):
                 iterator.set_state(state)
             iterator.set_states(states)
 

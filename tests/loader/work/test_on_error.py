@@ -131,7 +131,7 @@ def test_the_function_itself_may_fail(more):
 
     for decide, kind, text in (
         (raises, LookupError, "mine"),
-        (lambda error, keys: None, ValueError, r'None for record keys 0\. It must return "skip" or "raise"'),
+        (lambda error, keys: None, ValueError, r'None for the record keys 0\. It must return "skip" or "raise"'),
     ):
         loader = headrace.load(
             range(9), transformations=[fails_at_multiples_of_7], num_epochs=1, on_error=decide, **more

@@ -157,7 +157,7 @@ def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
     write_tokens(tmp_path / "a.npy", 1)
     with pytest.raises(ValueError, match="a range"):
         ArrayRecordDataSource(f"{tmp_path}/a.array_record[0:1]", growing=True)
-    with pytest.raises(ValueError, match=r"source\. Pass only"):
+    with pytest.raises(ValueError, match=r"source\. Leave filesystem= out"):
         ParquetDataSource(f"{tmp_path}/a.parquet", filesystem=fs.LocalFileSystem(), growing=True)
     with pytest.raises(ValueError, match=r"<path>\.offsets"):
         TokenSource(tmp_path / "a.npy", [0, 1], growing=True)
@@ -169,12 +169,12 @@ def test_generations_of_files_in_a_store_are_written_to_a_folder(tmp_path, monke
     url = f"memory://{tmp_path.name}/out"
     convert([[1], [2], [3]], url, "tokens", shards=2)
     for growing in (True, f"{url}/generations"):
-        with pytest.raises(ValueError, match='Pass growing="such a folder"'):
+        with pytest.raises(ValueError, match="Pass the path of such a folder as growing="):
             TokenSource(url, growing=growing)
     source = TokenSource(url, growing=tmp_path / "generations")
     assert FORMATS["tokens"].numbers(source) == [1, 2, 3]
     assert (source.newest_generation(), source.complete) == (0, True)
     assert [path.name for path in tmp_path.iterdir()] == ["generations"]
     (tmp_path / "file").touch()
-    with pytest.raises(SourceError, match="pass growing=, another folder"):
+    with pytest.raises(SourceError, match="pass the path of another folder as growing="):
         TokenSource(url, growing=tmp_path / "file" / "within")
