@@ -141,7 +141,7 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance for rows that were made of the records.
+        """Return this balance with other costs: those of the rows that operations make of the records.
 
         Args:
             costs: the cost of each row.
@@ -149,7 +149,7 @@ class Balance:
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """Return this balance for sources whose records are read again under higher keys.
+        """Return this balance for sources whose keys continue after their end: later keys name the same records again.
 
         Args:
             sizes: number of records of each part of a mix, or of the only source; record
@@ -222,7 +222,7 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """Return the blocks of positions that a run divides among its shards, from position 0 on.
+        """Divide the positions of a run into blocks, and return them. Records change shards only inside a block.
 
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
@@ -270,7 +270,7 @@ def checked(balance: Any) -> Balance:
 
 
 class Blocks(NamedTuple):
-    """The blocks of positions that a run divides among its shards; saved in checkpoints.
+    """Equal blocks of positions, from position `first` on. Each is divided among the shards; saved in checkpoints.
 
     Attributes:
         shards: number of shards.
@@ -333,9 +333,9 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return the index of the record at each place of a block, `int64[positions of the block]`.
+        """Return which record each place of a block gets: `int64[positions of the block]`, indices within the block.
 
-        The result is computed once and kept, for the 4 blocks computed last.
+        The results for the last 4 blocks are kept.
 
         Args:
             number: number of the block, from 0.

@@ -87,7 +87,7 @@ class BlockShuffle:
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """Return the number of shards, of `shards` in all, that read each block; 1 if `shards` divides `lanes`.
+        """Return how many of `shards` shards read the same block; 1 if `shards` divides `lanes`.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -96,7 +96,7 @@ class BlockShuffle:
 
 
 class BlockOrder:
-    """The order that a `BlockShuffle` gives to the records of a source, in each epoch.
+    """Order of a source's records in each epoch, shuffled by a `BlockShuffle`.
 
     Args:
         shuffle: block, window and lanes.
@@ -129,11 +129,11 @@ class BlockOrder:
         return keys
 
     def place_of(self, key: int, epoch: int) -> int:
-        """Return the place, from 0, at which an epoch has the record `key`."""
+        """Return the place within an epoch, from 0, at which the record `key` is read."""
         return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
 
     def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
-        """Return the places `int64[n]`, within the epochs `int64[n]`, of the records `keys`; the inverse of `record_keys`."""
+        """Return the places `int64[n]` within the epochs `int64[n]` at which the records `keys` are read."""
         blocks, records = np.divmod(keys, self._block)
         ranks = np.full_like(keys, self._blocks)
         whole = blocks < self._blocks
@@ -189,7 +189,7 @@ class BlockOrder:
     def _first_block(self, window: Any) -> Any:
         """Return the number, within its lane, of the first block of a window (blocks that are shuffled together).
 
-        Of `lanes` lanes, lane k has every `lanes`-th place from k on: k, k + lanes, k + 2·lanes, ….
+        Lane k has the places k, k + lanes, k + 2·lanes, … of an epoch.
 
         Args:
             window: number of the window in its lane, or an array of such numbers.
@@ -200,8 +200,7 @@ class BlockOrder:
     def _rest_begins(self, epochs: Numbers) -> Numbers:
         """Return, for each epoch `int64[n]`, the place `int64[n]` at which the rest begins.
 
-        The rest is the window of the blocks that cannot be divided evenly over the lanes. Of `lanes`
-        lanes, lane k has every `lanes`-th of the other places from k on.
+        The rest is the window of the blocks that cannot be divided evenly over the lanes.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)

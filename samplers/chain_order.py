@@ -32,10 +32,10 @@ _WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shu
 class ChainOrder(VectorSampler):
     """A sampler whose order is given by index maps, applied one after another.
 
-    A position is an index of the dataset made last. All shards together read all positions.
+    A position is an index of the last dataset of the chain. All shards together read all positions.
 
     Attributes:
-        maps: the index maps, from the dataset made last to the source.
+        maps: the index maps, from the last dataset of the chain to the source.
         length: number of positions of all shards together.
         epoch_length: number of positions after which all records come again.
         records: number of records of the source; None for a source that accepts indices past its
@@ -86,10 +86,10 @@ class ChainOrder(VectorSampler):
         return positions if self.records is None else positions % self.records
 
     def by_epochs(self) -> IndexSampler | None:
-        """Return the same order as an `IndexSampler`, or None if it cannot be one.
+        """Return the same order as an `IndexSampler`, or None if no `IndexSampler` has this order.
 
         Unlike this sampler, an `IndexSampler` can be given another number of records. None is returned if
-        there are other maps than one `repeat()` over one `shuffle()`, if either gives all epochs the same
+        the maps are not one `repeat()` over one `shuffle()`, if either gives all epochs the same
         order, if the order has a balance, or if the number of records is unknown or 0.
         """
         epochs: int | None = 1
@@ -131,10 +131,10 @@ class ChainOrder(VectorSampler):
     joining: ClassVar[bool] = False
 
     def resized(self, records: int) -> ChainOrder:
-        """Return this order after checking that records can be omitted from it.
+        """Return this order, after checking that records can be omitted from it.
 
         Args:
-            records: number of records of the source; no other number is possible.
+            records: number of records of the source; must be the order's own number.
 
         Raises:
             ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records` is

@@ -63,7 +63,7 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Return the indices in the block of the records of each shard in each batch, `int64[batches, shards, records]`.
+    """Divide a block's records over shards and batches; return `int64[batches, shards, records]`, indices in the block.
 
     Args:
         costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.
@@ -79,7 +79,7 @@ def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
 
 
 def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
-    """Return sets with equally many records and nearly equal costs, as `int64[count, records]`.
+    """Divide records into sets of equal number and nearly equal cost; return `int64[count, records]`.
 
     Args:
         costs: costs of all records of the block.
@@ -104,7 +104,7 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Exchange records of the set with the largest sum for cheaper ones of other sets, while that helps.
+    """Exchange records of the set with the largest sum for cheaper ones of other sets, until no exchange helps.
 
     Args:
         costs: costs of all records of the block.

@@ -1,6 +1,6 @@
 """The order of Grain's `IndexSampler`, bit for bit, so that a run can move from Grain to headrace.
 
-In: global positions. Out: record keys. Each shard owns a contiguous part of the records, and
+In: global positions. Out: record keys. Each shard reads a contiguous part of the records, and
 shuffles it with a cycle-walking block cipher of Simon's type (Beaulieu et al., "The SIMON and SPECK
 families of lightweight block ciphers", 2013) of four rounds, with the key seed + epoch. For new
 runs prefer `algorithm="headrace"`: four rounds mix badly from about 10^9 records on
@@ -49,7 +49,7 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """Return the first record and the number of records of this shard's part of the source."""
+        """Return the first record of this shard, and its number of records. A shard reads consecutive records."""
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
         return index * whole + min(index, rest), whole + (index < rest)
@@ -63,7 +63,7 @@ class GrainOrder:
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """Return the global position of a record in an epoch, or None if another shard owns the record.
+        """Return the global position of a record in an epoch, or None if another shard reads the record.
 
         Args:
             key: the record.
@@ -78,7 +78,7 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
-        """Return the places `int64[n]` of records `int64[n]` within an epoch, in the order of a single shard."""
+        """Return the places `int64[n]` of records `int64[n]` within an epoch, if there is only one shard."""
         return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
 
     def record_keys(self, positions: Positions) -> Positions:
@@ -206,7 +206,11 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return what the cipher of 16 bits, with these keys of its rounds, makes of each number below 2^16."""
+    """Return the cipher of 16 bits as a table: the result for each number below 2^16.
+
+    Args:
+        keys: keys of the cipher's rounds.
+    """
     byte = np.arange(256, dtype=np.uint8)
     left, right = _rounds(byte[:, None], byte, keys, TABLE_BITS // 2, np.uint8(0xFF))
     table: NDArray[np.uint16] = ((left.astype(np.uint16) << np.uint16(8)) | right).ravel()
@@ -235,11 +239,11 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
-    """Apply the cipher's rounds to two words; return the new left and right word.
+    """Apply the cipher's rounds to pairs of words; return the new left and right words.
 
     Args:
         left: the left words, an array or a number of the same type as `mask`.
-        right: the right words, likewise.
+        right: the right words, of the same type.
         keys: keys of the rounds, an even number.
         width: number of bits of a word.
         mask: `2^width - 1`.

@@ -48,7 +48,7 @@ class IndexSampler(VectorSampler):
             `sys.maxsize`.
         seed: an int in `[0, 2^32)`; required to shuffle and by random operations.
         algorithm: "headrace" (default; shuffles well at every size, see docs/shuffle.md) or
-            "grain", which gives bit for bit the order of Grain's IndexSampler for the same
+            "grain", which gives exactly the order of Grain's IndexSampler for the same
             arguments. With "grain", each shard shuffles its own contiguous part of the records; but
             if `shard_options` is only given to the loader, shards read parts of one order.
         balance: a `Balance`, with which loaders divide the records of each global batch among the

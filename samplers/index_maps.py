@@ -32,7 +32,10 @@ Change = Literal["shuffles", "cuts", "freezes"]
 
 
 class IndexMap:
-    """Base of maps from indices of a reordered dataset to indices of the dataset below; each is a dataclass."""
+    """Base of index maps. Each converts an index of a reordered dataset to an index of the dataset below it.
+
+    Maps are dataclasses.
+    """
 
     fingerprint_name: ClassVar[str] = ""
     """Name of the map in states; "": the name of the class."""
@@ -45,7 +48,7 @@ class IndexMap:
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements after which all of them come again; None: the number of the dataset below."""
+        """Number of elements of one pass over the dataset above; None: the same as for the dataset below."""
         return self.length
 
     @property
@@ -55,7 +58,7 @@ class IndexMap:
 
     @property
     def change(self) -> Change | None:
-        """How the map changes the elements of later epochs; None if it does not."""
+        """How the map makes later epochs differ from a plain repetition; None if it does not."""
         return None
 
     @property
@@ -66,7 +69,7 @@ class IndexMap:
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map. States keep them, to notice a changed map."""
+        """Plain attributes of a user's selection map, which states keep to notice that the map has changed."""
         return ()
 
     def many(self, indices: Indices) -> Indices:
@@ -195,7 +198,7 @@ class BlockPermutation(IndexMap):
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return, for each epoch of `int64[n]`, the place at which its smaller block begins."""
+        """Return, for each epoch `int64[n]`, the place at which its one smaller block begins."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -269,7 +272,7 @@ class Slice(IndexMap):
         Args:
             part: the slice.
             below: length of the dataset.
-            length: length that the slice assumes for an endless dataset; None (default): `below`.
+            length: length with which the slice's bounds are computed, if the dataset is endless; None (default): `below`.
         """
         length = below if length is None else length
         start, stop, step = part.indices(length)
@@ -282,7 +285,7 @@ class Slice(IndexMap):
 
     @property
     def change(self) -> Change | None:
-        """Return "cuts" if the map keeps some, not all, consecutive elements of a dataset that ends; else None."""
+        """Return "cuts" if the map keeps some consecutive elements, but not all, of a dataset that ends; else None."""
         # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 

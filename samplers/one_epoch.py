@@ -15,9 +15,9 @@ from .sharding import ShardOptions
 
 
 class OneEpoch(VectorSampler):
-    """A sampler over one epoch of another sampler.
+    """One epoch of another sampler, as a sampler.
 
-    Shards divide the epoch instead of the whole order. So each shard begins and ends with the
+    Shards divide this epoch instead of the whole order, so each shard begins and ends with the
     epoch.
 
     Args:

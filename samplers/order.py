@@ -1,6 +1,6 @@
-"""The positions that are left to read after several shards read parts of an order.
+"""Compute the positions that are left to read after several shards have read parts of an order.
 
-In: how far each shard got. Out: positions not yet delivered, by index. Pure arithmetic.
+In: how far each shard got. Out: the position with each index among the positions that are left. Pure arithmetic.
 
 Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s +
 (p_s − 1)·S. P is the largest p_s. Two parts are left: the *ragged part*, i.e. the levels j < P of
@@ -24,10 +24,10 @@ Positions = NDArray[np.int64]
 
 
 class UnreadOrder:
-    """The positions below `total` that several shards have not delivered, by index.
+    """The positions below `total` that no shard has delivered, ascending from index 0 in a fixed order.
 
-    Index 0 is the first such position. Memory grows with the number of shards, and the time for a
-    position with the logarithm of this number.
+    Memory grows with the number of shards, and the time for a position with the logarithm of this
+    number.
 
     Args:
         reached: number of positions that each shard delivered, shard 0 first.
@@ -48,7 +48,7 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than `total` gives it."""
+        """True if no shard has delivered more positions than it has below `total`."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
@@ -60,7 +60,7 @@ class UnreadOrder:
 
     @cached_property
     def dense_from(self) -> int:
-        """First position from which on no shard has delivered any: the start of the dense tail."""
+        """Start of the dense tail: from this position on, no shard has delivered anything."""
         return max(self.reached) * self._shards
 
     @cached_property
@@ -69,40 +69,38 @@ class UnreadOrder:
         return min(self.dense_from, self.total) - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to each index from `index` on to get its position; None if it is not constant."""
+        """Return the number to add to any index >= `index` to get its position; None if no single number does."""
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound: no position at `index` or a later index is below it.
+        """Return a lower bound of the positions at `index` and all later indices.
 
-        Indices count, from 0, the positions that all shards together have left to read.
+        Index 0 is the first position that is left to read.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
     @property
     def dense_index(self) -> int:
-        """First index from which on the position is the index plus `offset`."""
+        """Index of the first position of the dense tail. From it on, a position is the index plus `offset`."""
         return self._ragged
 
     @cached_property
     def _ragged(self) -> int:
-        """Number of undelivered positions before the position from which on no shard has delivered any."""
+        """Number of undelivered positions before the dense tail, which starts at `dense_from`."""
         return int(self._starts[-1])
 
     @cached_property
     def _by_progress(self) -> Positions:
-        """Numbers of the shards, sorted by how far they got, the slowest first."""
+        """Numbers of the shards, sorted by how many positions they delivered, the slowest first."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
-        """Arrays with one entry per rectangle of undelivered positions (levels × shards).
+        """The rectangles (levels × shards) of undelivered positions, as four arrays with one entry per rectangle.
 
-        Level k is the positions `k * shards + s` of all shards s.
-
-        They are: the first level, the number of levels, the number of shards, and the index into `_served` of the first of
-        these shards.
+        Level k is the positions `k * shards + s` of all shards s. The arrays have the first level, the number
+        of levels, the number of shards, and the index into `_served` of the first of these shards.
         """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
@@ -116,7 +114,7 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Numbers of the shards that still have to read the last level, which not all shards have."""
+        """Numbers of the shards that still have to read the last level, in which the last shards may have no position."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
@@ -136,9 +134,9 @@ class UnreadOrder:
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]`, from 0.
+        """Return the positions at indices `int64[n]` (from 0) among the positions that are left.
 
-        From index `length` on, these are the positions from `total` on, which the former order did not have.
+        Indices from `length` on give the positions from `total` on, without gaps.
         """
         result = indices + self.offset
         ragged = indices < self._ragged
@@ -152,7 +150,7 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` that lie outside several ranges, by index.
+    """The positions below `total` that lie outside several ranges, ascending from index 0.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -175,12 +173,12 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """Numbers to add to an index to get its position: one before the first of `ranges`, then one after each."""
+        """Numbers to add to an index to get its position: for indices before the first range, then after each range."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Positions:
-        """The first index whose position is after a range, for each of `ranges`."""
+        """For each range, the index of the first position after it."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
@@ -204,16 +202,19 @@ class Without:
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to each index from `index` on to get its position; None if it is not constant."""
+        """Return the number to add to any index >= `index` to get its position; None if no single number does."""
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound: no position at `index` or a later index is below it.
+        """Return the position at `index`; positions at later indices are higher.
 
-        Indices count, from 0, the positions that lie outside the ranges.
+        Index 0 is the first position outside the ranges.
         """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]`, from 0; after `total`, all positions are there."""
+        """Return the positions at indices `int64[n]` (from 0) among the positions outside the ranges.
+
+        Indices from `length` on give the positions from `total` on, without gaps.
+        """
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

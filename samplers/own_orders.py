@@ -1,4 +1,4 @@
-"""Orders of samplers that give each shard an order of its own (`algorithm="grain"`), for any number of shards.
+"""Let a run continue on other shards, if its sampler gives each shard its own order (`algorithm="grain"`).
 
 A run that began on N shards can continue on another number of shards: `OwnOrders` makes one sampler
 of the N orders. In: global positions of the first run, where shard s has the positions s, s + N,
@@ -31,17 +31,17 @@ def has_own_orders(sampler: VectorSampler) -> bool:
 
 
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
-    """Return the shard that a loader reads.
+    """Return the shard options with which a loader reads.
 
-    If each shard of the sampler has its own order and there are several, it is `shard` with
-    `drop_remainder=True`, so that all shards get equally many records; else it is `shard`.
+    If the sampler gives each of several shards its own order: `shard` with `drop_remainder=True`, so
+    that all shards get equally many records. Else `shard`, unchanged.
     """
     equal = has_own_orders(sampler) and shard.shard_count > 1
     return dataclasses.replace(shard, drop_remainder=True) if equal else shard
 
 
 def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order in which a run reads, if it began on `order_shards` shards.
+    """Return the order that a run uses, if its first run had `order_shards` shards.
 
     If all shards read parts of one common order, this is `sampler`, unchanged. Otherwise it depends
     on `order_shards`:
@@ -52,8 +52,8 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: the user's sampler, before it is limited to a shard.
-        shard: the shard of the present run. Its `drop_remainder` is not used; the sampler's is.
-        order_shards: number of shards on which the run began; 0 for the order of `shard`.
+        shard: the shard of the present run. Not its `drop_remainder`, but that of the sampler is used.
+        order_shards: number of shards of the first run; 0 for the order of `shard`.
 
     Raises:
         ValueError: `order_shards` is not 0, although all shards read parts of one common order; or

@@ -1,4 +1,4 @@
-"""The adapter that lets the loader use a user's own sampler, and the check of what a user passes as a sampler.
+"""Adapt a user's own sampler to the loader, and check what a user passes as a sampler.
 
 In: the user's sampler. Out: an order with all members of `VectorSampler`.
 """
@@ -53,7 +53,7 @@ class ScalarSampler(VectorSampler):
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own `fingerprint`, or one made of its class, its length and a digest.
+        """Return the sampler's own `fingerprint`; if it has none, its class, its length and a digest.
 
         The digest covers its plain attributes and the record at the first position.
 
@@ -78,7 +78,7 @@ class ScalarSampler(VectorSampler):
         return OrderFacts(block_size=1)
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this order for a source: an epoch of an endless sampler has at most as many positions as records."""
+        """Return this order for a source. An epoch of an endless sampler then has at most `records` positions."""
         other = copy.copy(self)
         other.epoch_length = min(self._length, records) if self._length >= ENDLESS else self._length
         return other
@@ -113,10 +113,10 @@ class ScalarSampler(VectorSampler):
 
 
 def _whole(key: Any) -> int:
-    """Convert a record key to an int; a float is accepted only if it is a whole number.
+    """Convert a record key to an int; floats must be whole numbers.
 
     Raises:
-        TypeError: if it is another value.
+        TypeError: if the key is another value.
     """
     return int(key) if isinstance(key, float) and key.is_integer() else operator.index(key)
 

@@ -1,4 +1,4 @@
-"""The shuffle: a permutation of `[0, size)` for every seed and epoch that is computed, not stored.
+"""The shuffle: for every seed and epoch a permutation of `[0, size)`, which is computed, not stored.
 
 In: places within an epoch, the epoch of each, a seed. Out: the permuted places, `int64`.
 
@@ -75,12 +75,12 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 
 def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
-    """Return keys `uint64[rounds, len(epochs)]`, each hashed from the seed, the epoch and the round."""
+    """Return the key of each round for each epoch, `uint64[rounds, len(epochs)]`, hashed from the seed, epoch and round."""
     return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
 
 
 def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
-    """Return keys `uint64[rounds, len(epochs)]`, each hashed from a seed, an epoch and a round.
+    """Return keys like `round_keys`, but with a seed for each epoch: `uint64[rounds, len(epochs)]`.
 
     Args:
         seeds: `uint64`, one seed for each epoch, or one for all.
@@ -181,7 +181,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Yield slices of at most 16,384 places that cover all places.
+    """Divide all places into slices of at most 16,384 places, and yield the slices.
 
     Args:
         epochs: `int64[n]`, the epoch of each place. A new slice also begins where the epoch changes,
@@ -218,8 +218,8 @@ class Hashed:
         Args:
             number: number of the round.
             fixed: the coordinate of each place that the round does not change.
-            column: for each place, the column of its epoch in the keys; None if there is one epoch
-                only.
+            column: for each place, the index of its epoch in the keys' second axis; None for a single
+                epoch.
             shift: receives the result.
             scratch: memory for intermediate results.
         """
@@ -230,8 +230,8 @@ class Hashed:
 class _Kept:
     """Shifts of the cells in each round, looked up in tables; equal to the shifts of `Hashed`.
 
-    A shift is the number of rows or columns by which a cell is moved. There is a table for each
-    round, with an entry for each coordinate and epoch.
+    A shift is the number of rows or columns by which a cell is moved. Each round has a
+    table with an entry for each coordinate and epoch.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -320,7 +320,7 @@ def table_shape(size: int) -> tuple[int, int]:
 def encipher(
     numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
 ) -> Words:
-    """Apply all rounds once to numbers of table cells; with `back`, undo them.
+    """Move table cells, given by their numbers, by all rounds of the shuffle; with `back`, undo the rounds.
 
     Args:
         numbers: `uint64[n]`; cell (row, column) has the number `row * columns + column`.

@@ -47,7 +47,7 @@ class RecordMetadata:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Protocol of a user's own sampler: it returns the record at a position.
+    """Protocol of a user's own sampler: it returns the key of the record at a position (`RecordMetadata`).
 
     After its last position it raises IndexError.
 
@@ -57,7 +57,7 @@ class Sampler(Protocol):
     """
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at the global position `index`; IndexError after the last position."""
+        """Return the key of the record at a global position, as `RecordMetadata`; IndexError after the last position."""
         ...
 
 
@@ -68,7 +68,7 @@ class SamplerLike(Protocol):
 
 
 class OrderFacts(NamedTuple):
-    """Facts about an order that callers ask once; each has a default.
+    """Facts about an order that never change; each has a default.
 
     Attributes:
         block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code.
@@ -78,7 +78,7 @@ class OrderFacts(NamedTuple):
         balance: the `Balance` that divides the records of each global batch among the shards; None: in turn.
         shuffle: True or a `BlockShuffle` if each epoch has a random order; else False.
         shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
-            "planned": the order is made for a number of shards, and keeps its own history of them.
+            "planned": the order is planned for a number of shards, and keeps a history of these numbers.
         same_records: True if all epochs have the same records.
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
         can_change: True if records can be appended to the order, or omitted from it.
@@ -101,7 +101,7 @@ class OrderFacts(NamedTuple):
 class VectorSampler:
     """Base of all orders that the loader uses: each maps positions to record keys.
 
-    Orders are immutable, and may be asked from any thread and process. A kind of order defines `shard_options`,
+    Orders are immutable, and may be used from any thread and process. A kind of order defines `shard_options`,
     `seed`, `epoch_length`, `fingerprint`, `__len__` and `record_keys`. All other members have defaults, which are
     right for an order that never changes, or raise an error that names the kind of order.
 
@@ -135,7 +135,7 @@ class VectorSampler:
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the record at one global position.
+        """Return the record key (and random generator) at one global position.
 
         Raises:
             IndexError: if `index` is outside `[0, len(self))`.
@@ -144,7 +144,7 @@ class VectorSampler:
 
     @property
     def facts(self) -> OrderFacts:
-        """What callers must know about the order."""
+        """Facts about the order for the loader."""
         return OrderFacts()
 
     @property
@@ -163,13 +163,13 @@ class VectorSampler:
         return other
 
     def of_equal_shards(self, total: int) -> int:
-        """Return the number of positions that are read of `total`, with the `drop_remainder` of the shard options."""
+        """Return how many of `total` positions are read; with `drop_remainder`, a multiple of the number of shards."""
         shards = self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
 
     @property
     def epoch_count(self) -> int | None:
-        """Number of epochs, a last incomplete one included; None: the order is endless."""
+        """Number of epochs, counting an incomplete last one; None: the order is endless."""
         return None if len(self) >= ENDLESS else -(-len(self) // self.epoch_length)
 
     @property
@@ -182,7 +182,7 @@ class VectorSampler:
         return position // self.epoch_stride
 
     def length_over(self, epochs: int) -> int:
-        """Return the number of positions of the first `epochs` epochs, also of later ones than the last."""
+        """Return the number of positions of the first `epochs` epochs. There may be more than the order has."""
         return min(self.epoch_length * epochs, ENDLESS)
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
@@ -217,11 +217,11 @@ class VectorSampler:
 
     @property
     def parts(self) -> Mapping[str, VectorSampler]:
-        """The orders of the parts of a mix by name; another order itself by the name ""."""
+        """The orders of the parts of a mix, by name. For another order, itself under the name ""."""
         return {"": self}
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
-        """Return this order with other orders for the parts named in `parts`; see `parts` for the names."""
+        """Return this order with other orders for the parts named in `parts`. The names are those of the property `parts`."""
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
@@ -229,11 +229,11 @@ class VectorSampler:
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return a dict by part name: the epoch, from 0, of the part's last record up to a position."""
+        """Return the current epoch (from 0) of each part by name: that of its last record up to a position."""
         return {"": self.epoch_at(position)}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return a dict by part name: the number of its records before a position."""
+        """Return how many records of each part, by name, come before a position."""
         return {"": position}
 
     @property
@@ -245,7 +245,7 @@ class VectorSampler:
         """Return this order without some records.
 
         Args:
-            keys: keys of the records by part of a mix; of another order by the name "".
+            keys: for each part's name, the keys of the records to omit. An order without parts has the name "".
 
         Raises:
             ValueError: if records cannot be omitted from this order, or from that of a part.
@@ -257,16 +257,16 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the same order as one that can be given another number of records; None if it cannot be one."""
+        """Return the same order in a form whose number of records can change; None if there is no such form."""
         return None
 
     def over(self, epochs: int | None) -> VectorSampler | None:
-        """Return the same order, `epochs` times as long; endless for None. Return None if it cannot be repeated."""
+        """Return this order repeated `epochs` times; endless for None. Return None if it cannot be repeated."""
         return None
 
     @property
     def whole(self) -> VectorSampler:
-        """The order of all epochs, if this is the order of a single one; else the order itself."""
+        """The order of all epochs, if this is the order of a single epoch; else the order itself."""
         return self
 
     def with_history(self, history: Any) -> VectorSampler | None:
@@ -274,7 +274,7 @@ class VectorSampler:
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation at a position, and the position from which on it holds.
+        """Return the source's generation (version of its files) at a position, and this generation's first position.
 
         None if the order is of a source whose records never changed.
         """
@@ -290,16 +290,16 @@ class VectorSampler:
 
     @property
     def weights_told(self) -> str:
-        """A text for messages that describes the weights of the records; "" if they have none."""
+        """Description of the records' weights, for messages; "" if the records have no weights."""
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the former weights that hold at a position; None if the present weights hold there."""
+        """Return the digest of the former weights that are used at a position; None if the present weights are used there."""
         return None
 
 
 def metadata_at(sampler: Any, index: int) -> RecordMetadata:
-    """Return the record at one global position of a headrace sampler.
+    """Return the record key (and random generator) at one global position of a headrace sampler.
 
     Raises:
         IndexError: if `index` is outside `[0, len(sampler))`.

@@ -26,7 +26,7 @@ class ShardOptions:
         shard_count: number of shards.
         drop_remainder: True gives every shard the same number of records; False (default) may give
             the first shards one more. With `algorithm="grain"` it only decides which records belong
-            to which shard: a loader reads equally many of each.
+            to which shard: loaders then read equally many records of each shard.
 
     Raises:
         TypeError: if a number is not an int, or `drop_remainder` is not a bool.
@@ -61,18 +61,18 @@ class ShardOptions:
         return whole + (not self.drop_remainder and self.shard_index < rest)
 
     def global_position(self, local: int) -> int:
-        """Return the global position that is number `local`, from 0, of this shard's positions."""
+        """Convert this shard's local position (0, 1, 2, …) to the global position."""
         return local * self.shard_count + self.shard_index
 
     def global_positions(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions `int64[n]` that have the numbers `local` among this shard's positions."""
+        """Convert this shard's local positions `int64[n]` to global positions `int64[n]`."""
         return local * self.shard_count + self.shard_index
 
 
 def as_shard_options(options: Any) -> ShardOptions:
-    """Return `options`; shard options of another library are converted to `ShardOptions`.
+    """Return `options`, or convert shard options of another library to `ShardOptions`.
 
-    They have the attributes `shard_index` and `shard_count`, perhaps `drop_remainder`.
+    Those must have the attributes `shard_index` and `shard_count`, and may have `drop_remainder`.
 
     Raises:
         TypeError: if `options` is a class, or has no `shard_index` and `shard_count`.

@@ -50,7 +50,7 @@ class GrowthOptions:
             raise ValueError('log="" is not a folder. Pass the path of a folder that all shards can write to, or None.')
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
-        """Return the first position, from `position` on, at which a run checks its source.
+        """Return the first position, at or after `position`, at which a run checks its source for more records.
 
         Args:
             sampler: the order of the records.
@@ -65,7 +65,7 @@ class GrowthOptions:
 class SourceLooks:
     """Positions at which a run with a single source checks for more records.
 
-    Its attribute `position` is the next one.
+    The attribute `position` is the next of them.
 
     Args:
         growth: the user's options.
@@ -83,16 +83,16 @@ class SourceLooks:
         """Return the number of records read before a position: the position itself.
 
         Args:
-            name: not used; a mix takes the name of a part here.
+            name: not used; `MixLooks.index` takes the name of a part here.
             position: a global position.
         """
         return position
 
     @property
     def due(self) -> dict[str, bool]:
-        """What to check at `position`: a dict of one entry, with the key "" for the only source.
+        """Return what to check at `position`: {"": True} if an epoch ends there, else {"": False}.
 
-        The value is True if an epoch ends there.
+        The key "" stands for the only source; a mix has the names of its parts here.
         """
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 

@@ -1,6 +1,6 @@
-"""The changes that an order went through, as checkpoints save them: a few integers per change.
+"""The history of an order (records added or omitted), as checkpoints save it: a few integers per change.
 
-In: a saved fingerprint. Out: changes, in the order of their positions.
+In: a saved fingerprint. Out: the changes, sorted by position.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class OrderChange(NamedTuple):
 
     Attributes:
         position: first position of the changed order.
-        place: place of that position in the order of all records, which includes omitted records.
+        place: place of that position in the order that also counts omitted records.
         records: number of records of the source.
         joins: True if new records are read in the epoch that is being read at `position`; False:
             from the next epoch on.
         omitted: number and digest of the omitted keys; "" if none is omitted.
-        generation: number of the source's generation, which grows when records are appended.
+        generation: number of the source's generation (version of its files), which grows when records are appended.
     """
 
     position: int
@@ -45,13 +45,13 @@ PASSING = (HISTORY, OMITTED, GENERATION, "records")
 
 
 class History(NamedTuple):
-    """The start of an order, and its changes.
+    """History of an order: its start, and its changes (records added or omitted).
 
     Attributes:
         records: number of records at the start.
         omitted: number and digest of the keys omitted at the start; "" if none is omitted.
-        generation: number of the source's generation at the start.
-        changes: the changes, in the order of their positions.
+        generation: number of the source's generation (version of its files) at the start.
+        changes: the changes, sorted by position.
     """
 
     records: int
@@ -61,19 +61,19 @@ class History(NamedTuple):
 
     @property
     def last(self) -> OrderChange:
-        """The last change; if there is none, a change at position 0 with the facts of the start."""
+        """The last change; if there is none, a change at position 0 with the values of the start."""
         begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
         return self.changes[-1] if self.changes else begin
 
     @property
     def grown_at(self) -> int | None:
-        """Position from which on the last generation of the source is read; None if there was only one."""
+        """First position of the source's last generation (version of its files); None if there was only one."""
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
     def first(self, count: int) -> History:
-        """Return the history with its first `count` changes only."""
+        """Return the start of the history, with its first `count` changes."""
         return self._replace(changes=self.changes[:count])
 
     def followed_by(self, change: OrderChange) -> History:
@@ -94,7 +94,7 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> History:
-        """Read the history from a sampler's saved fingerprint.
+        """Read the history of an order (records added or omitted) from its saved fingerprint.
 
         Raises:
             CheckpointError: if the fingerprint is damaged.

@@ -14,9 +14,7 @@ from .sampler import ChangingSampler
 
 @dataclass(frozen=True)
 class LivingIndices(IndexMap):
-    """Index map from the kept elements of a dataset to all its elements.
-
-    An index among the kept elements is mapped to the index in the dataset.
+    """Index map that omits elements: it maps an index among the kept elements to an index among all elements.
 
     Attributes:
         sampler: the sampler that omits the other elements.

@@ -1,4 +1,4 @@
-"""Map positions, which skip omitted records without a gap, to places in the order of all records.
+"""Map positions (which count kept records) to places (which count omitted records too), and back.
 
 In: positions. Out: places, and positions of places. Memory: the omitted keys, and their places in
 at most two epochs.
@@ -63,14 +63,16 @@ class OmittedKeys:
 class _Piece(NamedTuple):
     """A piece of the order: whole epochs with equally many records, or a part of one epoch.
 
+    A place counts all records, omitted ones too; a position counts kept records.
+
     Attributes:
         position: position of its first kept record.
-        place: place in the order of all records at which it begins.
+        place: place at which the piece begins.
         epoch: number of its first epoch.
         full: number of places in each epoch, including omitted records.
         left: number of kept records in each epoch.
-        stretch: the part of the order of all records that it lies in.
-        is_part: True if it is a part of one epoch.
+        stretch: the `OrderStretch` (consecutive places with one rule) that contains the piece.
+        is_part: True if the piece is a part of one epoch.
     """
 
     position: int
@@ -83,7 +85,7 @@ class _Piece(NamedTuple):
 
 
 class LivingPlaces:
-    """The positions and places of kept records, from one place of the order on.
+    """Positions and places of the records that are kept, from one place on to another.
 
     A position counts kept records only; a place counts omitted records too.
 
@@ -92,7 +94,7 @@ class LivingPlaces:
         omitted: keys of the omitted records.
         position: position of the first kept record.
         place: its place in the order of all records.
-        stop: place from which on other keys are omitted.
+        stop: end of the range, excluded; other keys are omitted from this place on.
     """
 
     def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:
@@ -162,14 +164,14 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """Return where records are omitted in one epoch of a piece.
+        """Return where records are omitted in one epoch of a piece, as numbers of kept records before them.
 
         Args:
             piece: a piece of the order.
             number: number of the epoch within the piece, from 0.
 
         Returns:
-            for each omitted key, in the order of places: the number of kept records before it.
+            for each omitted record, in the order of places: the number of kept records before it.
         """
         known = self._known.get((piece.place, number))
         if known is None:
@@ -214,7 +216,7 @@ class LivingPlaces:
         return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
 
     def epoch_start(self, epoch: int) -> int | None:
-        """Return the position at which an epoch begins; None if it does not begin in this part of the order."""
+        """Return the position at which an epoch begins; None if it begins outside the range of these places."""
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
             if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):

@@ -1,6 +1,6 @@
 """The order of a source whose records are appended to or omitted during a run.
 
-In: positions in the global order. Out: record keys. Positions have no gaps, so that shards stay equally long.
+In: positions in the global order. Out: record keys. Omitted records have no positions, so shards stay equally long.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChangingSampler(VectorSampler):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
-    Before the position of a change, the former order holds. At the change, the remaining records of the epoch keep
+    Before the position of a change, the former order is used. From the change on, the remaining records of the epoch keep
     their order, without newly omitted keys. New records that join this epoch are shuffled together with its rest;
-    without a shuffle, and with `BlockShuffle`, they come after the rest. Later epochs have each record that is not
-    omitted once, in the order of all records.
+    without a shuffle, and with `BlockShuffle`, they come after the rest. Later epochs contain each record
+    once, except omitted ones, in the order of all records.
 
-    Memory: at most 16 bytes per omitted key. The fingerprint holds a few integers per change.
+    Memory: at most 16 bytes per omitted key. The fingerprint has a few integers per change.
 
     Args:
         sampler: order of all records: an `IndexSampler`, or another sampler with `resized(records)` and
             `places_of`.
         omitted: keys that are never read.
-        generation: number of the source's generation, which grows when records are appended.
+        generation: number of the source's generation (version of its files), which grows when records are appended.
 
     Raises:
         EmptyStreamError: if all records are omitted.
@@ -100,22 +100,22 @@ class ChangingSampler(VectorSampler):
 
     @property
     def num_epochs(self) -> int | None:
-        """Number of epochs, a last incomplete one included; None for no end."""
+        """Number of epochs, counting an incomplete last one; None for an endless order."""
         total = len(self.sampler.with_shard_options(NoSharding()))  # shards may leave out whole epochs at the end
         return None if total >= ENDLESS else -(-total // self._records)
 
     @property
     def generation(self) -> int:
-        """Generation of the source since the last change."""
+        """Generation (version of the source's files) since the last change."""
         return self.history.last.generation
 
     @property
     def changes(self) -> tuple[OrderChange, ...]:
-        """The changes, in the order of their positions."""
+        """The changes of the order, sorted by position."""
         return self.history.changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation at a position, and the position from which on it holds.
+        """Return the source's generation (version of its files) at a position, and this generation's first position.
 
         None if the records of the source never changed.
         """
@@ -136,10 +136,10 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """The kept places from the start and from each change on; None where unknown keys were omitted.
+        """Places of the kept records, one entry for the start and one for each change; None for an entry with unknown keys.
 
-        The fingerprint only has a digest of the omitted keys, so the keys are known only if they are the present
-        ones.
+        The fingerprint has only a digest of the omitted keys. So the keys of an entry are known only if they are
+        the present ones.
         """
         begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.changes)]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
@@ -167,7 +167,7 @@ class ChangingSampler(VectorSampler):
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """Return the places `int64[n]` in the order of all records at positions `int64[n]`; CheckpointError if unknown."""
+        """Return the places `int64[n]`, counting omitted records, of positions `int64[n]`; CheckpointError if unknown."""
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
         numbers = np.searchsorted(self._begins, positions, side="right") - 1
@@ -181,7 +181,7 @@ class ChangingSampler(VectorSampler):
         return places
 
     def place(self, position: int) -> int:
-        """Return the place in the order of all records that belongs to a position.
+        """Return the place of a position: its index in the order that also counts omitted records.
 
         At the start of an epoch, it is the place of the epoch's first record, even if this record is omitted.
         """
@@ -199,7 +199,7 @@ class ChangingSampler(VectorSampler):
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in the epoch of this number, or None if it is omitted or not yet appended there."""
+        """Return the position of a record in an epoch, or None if it is omitted or not yet appended in that epoch."""
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
             return None
@@ -215,7 +215,7 @@ class ChangingSampler(VectorSampler):
         """Return the position at which an epoch begins.
 
         Raises:
-            CheckpointError: if the position is unknown, because other keys were omitted then.
+            CheckpointError: if the position is unknown, because other keys were omitted at that time.
         """
         for layer in self._layers:
             found = None if layer is None else layer.epoch_start(epoch)
@@ -244,24 +244,24 @@ class ChangingSampler(VectorSampler):
         return {**self.sampler.fingerprint, **self.history.to_values()}
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the order of all records as one that can be given another number of them; None if it cannot be one."""
+        """Return the order of all records as an order whose number of records can change; None if there is no such order."""
         return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
     def length_over(self, epochs: int) -> int:
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation of the source.
+        """Return this order without its changes, for another generation (version of the source's files).
 
         Args:
             generation: number of the generation.
-            records: number of records in it; None: as many as now.
+            records: number of records in this generation; None: as many as now.
         """
         whole = self.sampler if records is None else self.sampler.resized(records)
         return ChangingSampler(whole, self.omitted, generation).with_shard_options(self.shard_options)
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """Return the order of a chain of datasets repeated `epochs` times; without end for None."""
+        """Return this order repeated `epochs` times, for a chain of datasets; endless for None."""
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
 
@@ -271,12 +271,12 @@ class ChangingSampler(VectorSampler):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
-        """Return this order without its changes, and without the records of these keys too."""
+        """Return this order without its changes; the records `keys[""]` are omitted too."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
-        """Return `bool[n]`: True for each of the records `int64[n]` (their keys) that is omitted."""
+        """Return `bool[n]`: True for each key `int64[n]` whose record is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
 
@@ -303,10 +303,11 @@ class ChangingSampler(VectorSampler):
         Args:
             position: first position of the changed order.
             sampler: order of more records; None: the number of records does not change.
-            omitted: keys that are never read from there on; None: as before.
+            omitted: keys that are not read from `position` on; None: the same as before.
             joins: True if new records join the present epoch.
-            generation: generation of the source; None: as before.
-            place: place of the position in the order of all records; None: computed from the keys omitted so far.
+            generation: generation (version of the source's files); None: the same as before.
+            place: index of the position in the order that also counts omitted records; None: it is
+                computed from the keys omitted so far.
 
         Raises:
             CheckpointError: if there are fewer records than before, or the place is unknown.
@@ -334,13 +335,13 @@ class ChangingSampler(VectorSampler):
     def going_on(
         self, saved: Mapping[str, Any], position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """Return the sampler that resumes a run with fewer records or other omitted records.
+        """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
 
         Args:
             saved: fingerprint of that run's sampler, which may be a sampler without changes.
-            position: position from which on nothing has been read.
-            place: its place in the order of all records, from `place(position)` of that run's sampler; None:
-                computed. It must be given if that run omitted other keys.
+            position: first position that no shard has read.
+            place: index of this position in the order that also counts omitted records, from `place(position)` of that
+                run's sampler; None: it is computed. It must be given if that run omitted other keys.
             joins: True if new records join the present epoch.
 
         Raises:
@@ -364,11 +365,14 @@ class ChangingSampler(VectorSampler):
 
 
 def living(order: VectorSampler, generation: int = 0) -> Any:
-    """Return an order as one in which records can be appended and omitted: a mix, or a `ChangingSampler`.
+    """Return an order to which records can be appended, and from which they can be omitted.
+
+    That is the mix itself, or a `ChangingSampler` of another order.
 
     Args:
         order: the order; a mix is returned as it is.
-        generation: number of the source's generation, for an order that could not change until now.
+        generation: number of the source's generation (version of its files); used if `order` is not a
+            `ChangingSampler` yet.
 
     Raises:
         ValueError: if the order cannot change.

@@ -3,9 +3,9 @@
 In: places of this order. Out: record keys and epochs; or, from keys, their places. Pure arithmetic;
 memory is used for the changes only.
 
-The order is a sequence of stretches. In most stretches, whole epochs follow one another in a sampler's
-order. Where records join an epoch after it began, the rest of the epoch and the new records make a
-stretch of their own:
+The order is a sequence of stretches (consecutive places with one rule). In most of them,
+whole epochs follow one another in a sampler's order. If records join an epoch after it has begun,
+the rest of the epoch and the new records make a separate stretch:
 
     places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
     stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew
@@ -30,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class EpochRule(Protocol):
-    """Order of epochs with a fixed number of records, each read once per epoch."""
+    """Order of the records of one epoch, for epochs with a fixed number of records, each read once."""
 
     @property
     def epoch_length(self) -> int:
@@ -63,17 +63,17 @@ class OrderStretch(Protocol):
 
     @property
     def start(self) -> int:
-        """First place."""
+        """First place of the stretch."""
         ...
 
     @property
     def epoch(self) -> int:
-        """Number of the first epoch."""
+        """Number of the first epoch of the stretch."""
         ...
 
     @property
     def records(self) -> int:
-        """Number of records of the source that this stretch can contain."""
+        """Number of records of the source at this stretch, including those read in earlier stretches of the epoch."""
 
     def epoch_of(self, place: int) -> int:
         """Return the number of the epoch to which a place belongs."""
@@ -83,7 +83,7 @@ class OrderStretch(Protocol):
         """Return the place at which the epoch of this number ends."""
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which the epoch of this number, or its part in this stretch, begins."""
+        """Return the place at which an epoch begins; for an epoch that began in an earlier stretch, this stretch's `start`."""
 
     def begins_epoch(self, place: int) -> bool:
         """Return True if an epoch begins at `place`."""
@@ -94,7 +94,7 @@ class OrderStretch(Protocol):
         ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places `int64[n]` in the whole order of records of an epoch.
+        """Return the places `int64[n]` in the whole order at which an epoch reads some records.
 
         For records read before this stretch begins, the places are less than `start`.
 
@@ -144,12 +144,12 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch made of the rest of an epoch and the records that join it.
+    """A stretch made of the rest of an epoch and of new records that join this epoch.
 
     Attributes:
         start: first place.
         epoch: number of the epoch.
-        below: the stretch that the epoch began in; this one contains what was left of it.
+        below: the stretch in which the epoch began. This stretch reads what was left of it.
         rule: the order of all records, including the new ones.
     """
 
@@ -187,23 +187,21 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The stretches that the epoch was read in before this one, the first one first."""
+        """The earlier stretches of the same epoch, the first one first."""
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the key at each place that has a record which joined the epoch.
-
-        The other places have records of the stretch `below`.
+        """Return the keys of the new records among some places, and where the other places are in the stretch `below`.
 
         Args:
             places: `int64[n]`, places in this stretch.
 
         Returns:
-            `int64[n]`, the keys, without meaning at other places; the indices into `places` of the other
-            places; and their places in `below`.
+            `int64[n]`, the key at each place with a new record (without meaning at other places); the
+            indices into `places` of the other places; and their places in `below`.
         """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
         others = np.flatnonzero(within < self._left)
@@ -241,15 +239,15 @@ class JoinedRest:
 
     @property
     def _key(self) -> int:
-        """Key of the shuffle, made of the seed and the start of the stretch."""
+        """Key of the shuffle, made from the seed and the first place of the stretch."""
         seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 
 
 class WholeOrder:
-    """All stretches, in the order of their places.
+    """All stretches (consecutive places with one rule), sorted by their places.
 
-    If several begin at one place, the last of them gives the record there.
+    If several begin at the same place, the last of them gives the record there.
 
     Args:
         stretches: consecutive parts of the order; the last one has no end.
@@ -261,11 +259,11 @@ class WholeOrder:
 
     @classmethod
     def of(cls, rule: EpochRule) -> WholeOrder:
-        """Return the order of a source that has not grown, whose epochs have the order `rule`."""
+        """Return the order of a source that has not grown; `rule` gives the order of each epoch."""
         return cls(WholeEpochs(0, 0, rule))
 
     def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
-        """Return the order with more records from a place on.
+        """Return the order to which more records are added from a place on.
 
         Args:
             place: first place of the changed order.
@@ -290,15 +288,15 @@ class WholeOrder:
         return WholeOrder(*kept, WholeEpochs(end, epoch + 1, rule))
 
     def at(self, place: int) -> tuple[OrderStretch, int]:
-        """Return the stretch to which a place belongs, and the place at which the next stretch begins.
+        """Return the stretch that contains a place, and the place at which the next stretch begins.
 
-        This place is `sys.maxsize` for the last stretch.
+        The second result is `sys.maxsize` for the last stretch.
         """
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
-        """Return the last stretch of the epoch of this number, which knows the places of all its records."""
+        """Return the last stretch of an epoch. It can compute the places of all records of the epoch."""
         return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
 
     def keys(self, places: Int64s) -> Int64s:

@@ -18,7 +18,7 @@ from .weights import MAX_POSITION, ramped, stages_of
 
 
 def saved_length(saved: Mapping[str, Any]) -> int:
-    """Return the number of positions of a run, computed from the fingerprint of its mix.
+    """Return the length (in positions) of an earlier run, computed from the saved fingerprint of its mix.
 
     The number is too high if a part has a user's own sampler, whose length is unknown.
 
@@ -34,7 +34,7 @@ def saved_length(saved: Mapping[str, Any]) -> int:
 
 
 def saved_order(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order of a run's parts, from the fingerprint of its mix, including the ends of parts.
+    """Return the order in which an earlier run drew its parts, from its mix's fingerprint; a part that ended is not drawn.
 
     Raises:
         CheckpointError: if the weights in the fingerprint are damaged.
@@ -87,9 +87,9 @@ def ends_of(
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """Return the position at which a part would be drawn after its last record, or None.
+    """Return the position at which a part has run out: where it would be drawn after its last record.
 
-    None means that the part never ends, or is not drawn that often.
+    None if the part never ends, or is not drawn that often.
 
     Args:
         order: the order of parts that never end.
@@ -100,7 +100,7 @@ def _end_of(order: MixOrder, name: str, length: int) -> int | None:
 
 
 def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
-    """Return the order that a run had before a position, from the fingerprint of its mix.
+    """Return the order that an earlier run used before a position, from the fingerprint of its mix.
 
     Args:
         saved: the fingerprint.
@@ -118,13 +118,13 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
 
 
 def schedule_of(saved: Mapping[str, Any]) -> Any:
-    """Return the weights that the program described, as pairs of a first position and a dict of weights."""
+    """Return the weights that the user's program describes: pairs of a first position and a dict of weights."""
     weights = saved.get("weights")
     return weights if isinstance(weights, list) else [[0, weights]]
 
 
 def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
-    """Read the changes of weights that a run made: pairs of a first position, and a dict of the weights that changed.
+    """Read the changes of weights during an earlier run: pairs of a first position and a dict of the changed weights.
 
     Raises:
         CheckpointError: if they are damaged.
@@ -141,7 +141,7 @@ def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def last_weights(saved: Mapping[str, Any]) -> dict[str, float]:
-    """Return the weights, by part name, that hold at the end of the schedule and of all changes of a fingerprint.
+    """Return the last weights of a fingerprint, by part name: after its whole schedule and all changes.
 
     Raises:
         CheckpointError: if they are damaged.
@@ -159,11 +159,10 @@ def order_of(saved: Mapping[str, Any]) -> MixOrder:
     """Return the order of a mix from its fingerprint.
 
     Args:
-        saved: the fingerprint; `weights` are weights by part name, or a list of pairs [first
-            position, weights], and `ramp` says if they are joined by ramps. With `history`, the
-            order of earlier weights and other parts comes before. With `changes`, other weights come
-            later; then `first`, if it is there, is the pair [weights, ramp] from which these changes
-            began.
+        saved: the fingerprint. Its entry `weights` has weights by part name, or a list of pairs [first
+            position, weights], which are joined by ramps if `ramp` is true. An entry `history` has the
+            earlier order, with other weights and parts. An entry `changes` has later weights; the entry
+            `first`, if present, is the pair [weights, ramp] to which these changes were made.
 
     Raises:
         CheckpointError: if an entry is missing or damaged.
@@ -185,7 +184,7 @@ def order_of(saved: Mapping[str, Any]) -> MixOrder:
 
 
 def _first_schedule(saved: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the schedule, before all changes, and whether its weights are joined by ramps."""
+    """Return the schedule before all changes, and True if ramps join its weights."""
     weights, ramp = saved.get("first") or (saved.get("weights"), saved["ramp"])
     return schedule_of({"weights": weights}), ramp
 

@@ -1,4 +1,4 @@
-"""Which entries of a mix's fingerprint describe the mix, and which tell how it changed."""
+"""Separate the entries of a mix's fingerprint that describe the mix from those that describe its changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PASSING = ("history", "ended", "changes", "first")
 
 
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """Return the weights and the ramp of a mix's fingerprint, which determine its parts until a part ends."""
+    """Return the weights and the ramp of a mix's fingerprint: they decide which part is drawn until a part ends."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 

@@ -43,7 +43,7 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """Return the position that follows the last change of the part `name`; 0 without a change."""
+        """Return the first position after the last change of the part `name`; 0 if it never changed."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1

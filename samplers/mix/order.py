@@ -36,19 +36,19 @@ MANY, MOST = 4096, 1 << 16
 
 @dataclass(frozen=True)
 class MixOrder:
-    """The order of a mix of parts, by weights that may change from stage to stage.
+    """The order of a mix of parts, by weights that may change. A stage is a range of positions with constant weights.
 
     At every position, the number of elements drawn from a part is close to its share, i.e. the sum
     of its weights over all positions before. The difference is at most 0.5 for two parts, at most 1
     for equal weights and for most others, and never more than 1.4 while the weights stay the same.
-    Where the weights of many parts change strongly at once, it may for a while be larger by one or
-    two; differences of several stages do not add up.
+    After a strong change of many weights at once, it may for a while be larger by one or two.
+    Differences of several stages do not add up.
 
     Attributes:
         names: names of the parts, including parts that are no longer drawn. The number of a part is
             its index here.
         stages: first position and weights of each stage, in ascending order from 0.
-        made: first stages, already computed, of an order that begins in the same way.
+        made: computed first stages of another order that begins in the same way; they are not computed again.
 
     >>> order = MixOrder.of({"web": 0.7, "books": 0.3})
     >>> parts, indices = order.places(np.arange(10))
@@ -128,7 +128,7 @@ class MixOrder:
         return np.concatenate(parts), np.concatenate(indices)
 
     def by_part(self, positions: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-        """Yield each part drawn at some of the positions, perhaps several times.
+        """Group positions by the part that is drawn there. A part may be yielded several times.
 
         Args:
             positions: `int64[n]`, at least one, ascending.
@@ -155,19 +155,19 @@ class MixOrder:
         return part, visits + stage.counts[part]
 
     def counts(self, position: int) -> Int64s:
-        """Return, by the number of the part, the number of its elements drawn before a position."""
+        """Return how many elements of each part are drawn before a position; `int64[parts]`."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
     def taken(self, rows: int) -> list[int]:
-        """Return, by the number of the part, the number of its elements among the first `rows` rows.
+        """Return how many elements of each part are among the first `rows` rows of the mix.
 
-        An empty list if `rows` is 2^62 or more.
+        The list is empty if `rows` is 2^62 or more.
         """
         counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
         return counts
 
     def count(self, part: int, position: int) -> int:
-        """Return the number of elements of one part drawn before a position.
+        """Return how many elements of one part are drawn before a position.
 
         Args:
             part: number of the part.
@@ -268,10 +268,10 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
 
 def _names_in(weights: Any) -> tuple[str, ...]:
-    """Return the part names of weights as a user writes them.
+    """Return the part names in weights as a user writes them.
 
-    They are the keys of a dict, or "0", "1", … for a list; for a schedule, of its first stage. The
-    result is empty for other values.
+    For a dict, its keys; for a list, "0", "1", …; for a schedule, the names of its first weights;
+    for another value, nothing.
     """
     first = weights
     if (
@@ -289,7 +289,7 @@ def _names_in(weights: Any) -> tuple[str, ...]:
 def _cut(
     stages: Stages, position: int
 ) -> tuple[list[tuple[int, tuple[float, ...]]], list[tuple[int, tuple[float, ...]]]]:
-    """Cut stages at a position.
+    """Cut stages (ranges with constant weights) at a position.
 
     Returns:
         the stages before the position, and the stages from it on; the first of these begins at the

@@ -18,7 +18,7 @@ from ..protocol import VectorSampler
 
 
 def part_named(name: str) -> str:
-    """Return the key, in fingerprints, of the entry of a part with this name: "part 'name'"."""
+    """Return the key under which a fingerprint keeps the part of this name: "part 'name'"."""
     return f"part {short_repr(name)}"
 
 

@@ -1,4 +1,4 @@
-"""How the weights and parts of a mix change, in a run and between two runs.
+"""Change the weights and parts of a mix: during a run, and between two runs.
 
 In: a mix; other weights, or the fingerprint of a run's mix. Out: the mix that resumes the run.
 """
@@ -17,11 +17,11 @@ from .weights import MAX_POSITION, Stages, Weights, stages_of, weights_of
 
 
 class MixPast(VectorSampler):
-    """Base of `MixSampler`: what has changed since the first run.
+    """Base of `MixSampler`: keeps how the mix has changed since its first run.
 
     Attributes:
-        changes: changes of the weights: for each, its first position, and a dict of the weights that
-            differ from there on.
+        changes: changes of the weights: the first position of each, and a dict of the weights that
+            change there.
     """
 
     _parts: dict[str, VectorSampler]
@@ -53,7 +53,7 @@ class MixPast(VectorSampler):
 
     @property
     def changed_from(self) -> int | None:
-        """Position from which on the mix has its present weights and parts; None if it never changed."""
+        """First position with the present weights and parts; None if the mix never changed."""
         return int(self.changes[-1][0]) if self.changes else self._parts_changed_from
 
     @property
@@ -61,13 +61,13 @@ class MixPast(VectorSampler):
         return None if self._history is None else int(self._history["until"])
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> Self:
-        """Return the sampler that resumes a run of a mix with perhaps other parts or weights.
+        """Return the sampler that resumes a run of a mix, whose parts or weights may differ from this mix's.
 
-        Parts of both mixes continue with their next records. This mix's parts and weights hold from `position` on.
+        Parts of both mixes continue with their next records. This mix's parts and weights are used from `position` on.
 
         Args:
             saved: the fingerprint of that run's sampler.
-            position: position from which on nothing has been read.
+            position: first position that no shard has read.
             changes: True if this mix may differ from that run's.
 
         Raises:
@@ -97,16 +97,16 @@ class MixPast(VectorSampler):
         self._history, self._first, self.changes = saved.get("history"), saved.get("first"), changes_of(saved)
 
     def _add_change(self, position: int, weights: Mapping[str, float]) -> None:
-        """Add a change to `weights` from a position on, in place of all changes that are not before it."""
+        """Add a change of the weights from a position on. It replaces all changes at this position or later."""
         self.changes = [change for change in self.changes if change[0] < position]
         before = last_weights(self._order_entries)
         self.changes.append([position, {name: weights[name] for name in weights if weights[name] != before[name]}])
 
     def with_weights(self, weights: Weights, position: int) -> Self:
-        """Return this mix with other weights from a position on, of which nothing has been read.
+        """Return this mix with other weights from a position on. Nothing may have been read from there on.
 
-        The fingerprint tells them beside the weights that the user described. Changes that were
-        made for later positions are dropped.
+        The fingerprint has them beside the weights that the user's program describes. They replace all
+        changes at this position or later.
 
         Args:
             weights: a dict by name, or a list of numbers, as for `MixSampler`.
@@ -121,7 +121,11 @@ class MixPast(VectorSampler):
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> Self:
-        """Return the order of a former run of `length` positions, with that run's fingerprint `saved`, over these parts.
+        """Return the order of a former run over the parts of this mix.
+
+        Args:
+            saved: the fingerprint of that run's sampler.
+            length: number of positions of that run.
 
         Raises:
             CheckpointError: if the fingerprint is damaged.

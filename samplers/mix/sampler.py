@@ -36,7 +36,7 @@ BLOCK = 65536
 class MixSampler(MixPast):
     """Mix several sources in one order, in proportion to weights.
 
-    Before every position, each part has been drawn as often as its weights up to there say, rounded to about one.
+    At every position, the number of records drawn from each part follows its weights, to within about one record.
     Each part is read in its own order, with each of its records once per epoch. Pass the same parts as
     `data_source` to `DataLoader`.
 
@@ -45,12 +45,12 @@ class MixSampler(MixPast):
             records, for an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and number of
             epochs of its own.
         weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0 is not drawn. Or
-            a schedule, `[(0, {…}), (10_000, {…})]`, of weights and the step from which on they hold. None
+            a schedule, `[(0, {…}), (10_000, {…})]`: pairs of a first step and the weights from it on. None
             (default): equal weights. The order of the parts in a dict has no effect.
         shuffle: True shuffles each epoch of the parts given by source or number of records; needs `seed`.
         seed: an int in `[0, 2^32)`; also used by random operations.
-        when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it
-            continues without that part until all have ended; "repeat": a part that has ended begins its next epoch,
+        when_exhausted: "first" (default): the mix ends when it needs a record of a part that has run out; "all": it
+            continues without that part until all have ended; "repeat": a part that has run out begins its next epoch,
             and the mix never ends.
         max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
             name, or a list with None for parts without a limit. The other parts share its place in proportion to
@@ -126,7 +126,7 @@ class MixSampler(MixPast):
         return dict(self._parts)
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
-        """Return the same mix with other samplers for the parts named in `parts`."""
+        """Return the same mix; the parts named in `parts` are replaced by these samplers."""
         other = self._copied()
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other
@@ -166,7 +166,7 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
-        """The order, its number of positions, and [part name, position] for each end of a part."""
+        """The order with ended parts removed, its number of positions, and [part name, position] for each end of a part."""
         order = order_of(self._order_entries)
         lengths = {
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
@@ -176,7 +176,7 @@ class MixSampler(MixPast):
 
     @property
     def order(self) -> MixOrder:
-        """The order of the parts, including the ends of parts."""
+        """The order in which parts are drawn. A part is not drawn after its end."""
         return self._ended[0]
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class MixSampler(MixPast):
 
     @property
     def epoch_length(self) -> int:
-        """Number of positions of a mix that ends; for an endless mix, number of records in an epoch of each part, summed."""
+        """Number of positions of a mix that ends; for an endless mix, the sum of the epoch lengths of its parts."""
         whole = self._ended[1]
         return whole if whole < ENDLESS else sum(part.epoch_length for part in self._parts.values())
 
@@ -234,11 +234,11 @@ class MixSampler(MixPast):
 
     @property
     def lacks_parts(self) -> bool:
-        """True if an earlier run, which this mix resumes, drew parts that were removed since."""
+        """True if this mix resumes an earlier run that drew parts which are no longer in the mix."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
-        """Check that the parts drawn at positions `int64[n]` were not removed from the mix.
+        """Check that all parts drawn at positions `int64[n]` are still in the mix.
 
         Raises:
             CheckpointError: if one of them was removed.
@@ -251,7 +251,7 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Number of positions, by name, of each part that begins anew at its end, because it knows no later epochs."""
+        """Number of positions of each part that starts again at its end, by name: samplers that have no later epochs."""
         parts = self._parts.items()
         return {name: len(part) for name, part in parts if len(part) < ENDLESS and not part.facts.has_later_epochs}
 
@@ -270,26 +270,27 @@ class MixSampler(MixPast):
         return self.order.names[number], place
 
     def drawn_at(self, name: str, index: int) -> int | None:
-        """Return the position at which record `index` of the part `name` is drawn, or at which the part leaves the mix.
+        """Return the position at which record `index` of the part `name` is drawn.
 
-        The latter is returned if the part leaves before this record. None if neither happens.
+        If the part leaves the mix before this record, return the position at which it leaves. None if
+        the record is never drawn and the part does not leave.
         """
         position = self.order.position_of(self.order.names.index(name), index)
         ends = dict(map(tuple, self._ended[2]))
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return a dict by part name: the epoch, from 0, of the part's last record drawn up to a position."""
+        """Return the current epoch (from 0) of each part by name: that of its last record drawn up to a position."""
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return a dict by part name: the number of its records drawn before a position."""
+        """Return how many records of each part, by name, are drawn before a position."""
         drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
         return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
-        """Raise TypeError: the epochs of the parts are not epochs of the mix.
+        """Raise TypeError, because a record of a mix has no single position: each part has its own epochs.
 
         Raises:
             TypeError: always.

@@ -29,7 +29,7 @@ FEW = 512
 
 
 class PartShuffles:
-    """The parts of a mix whose order is one shuffle per epoch and nothing else; other parts are left out.
+    """The parts of a mix whose order is a plain shuffle of each epoch. `has` is False for other parts.
 
     Args:
         parts: the samplers of all parts, in the order of their numbers.
@@ -53,7 +53,7 @@ class PartShuffles:
         """Return the record key, within its part, of each element.
 
         Args:
-            parts: `int64[n]`, the number of the part, one for which `has` is True.
+            parts: `int64[n]`, the number of the part, for which `has` must be True.
             indices: `int64[n]`, the index of the element in the order of its part.
         """
         which = self._of_part[parts]
@@ -63,7 +63,7 @@ class PartShuffles:
 
 
 class Shuffles:
-    """Shuffles of several sizes and seeds. Each of them has another order in each epoch.
+    """Shuffles of several sizes and seeds. Each shuffle has another order in each epoch.
 
     `permute(places, epochs, which)` takes three arrays of equal length, and returns for each place
     the permuted place. `epochs` has the epoch of each place, `which` the number of its shuffle. In

@@ -1,7 +1,7 @@
-"""One stage of a mix: fixed weights; a binary tree gives the part at each position.
+"""One stage of a mix (positions with constant weights): a binary tree gives the part at each position.
 
-In: visits, i.e. positions counted from the start of the stage. Out: the part, and the number of its
-visits before.
+In: visits, i.e. positions counted from the start of the stage. Out: the part, and its number
+of earlier visits.
 
 Each node of the tree divides its visits between a left and a right side. Before its n-th visit, the
 left side has been visited ⌊a·n + φ⌋ times, where a is the left side's part of the node's weight,
@@ -58,13 +58,13 @@ Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
 
 @dataclass(frozen=True)
 class WeightStage:
-    """Weights of a mix that hold from a position on.
+    """A stage of a mix: constant weights from one position on, until the next stage begins.
 
     Attributes:
         start: the position.
         weights: weight of each part, in units of 2^-62; they sum to 1.
         counts: number of times that each part was drawn before `start`.
-        shares: number of times that it should have been drawn, in units of 2^-62.
+        shares: number of times that each part should have been drawn, in units of 2^-62.
     """
 
     start: int
@@ -74,7 +74,7 @@ class WeightStage:
 
     @classmethod
     def first(cls, weights: tuple[int, ...]) -> WeightStage:
-        """Return the stage that begins at position 0, with one weight per part in units of 2^-62."""
+        """Return the first stage, from position 0 on, for one weight per part in units of 2^-62."""
         nothing = (0,) * len(weights)
         return cls(0, weights, nothing, nothing)
 
@@ -91,11 +91,11 @@ class WeightStage:
         return self._branch(best_tree(drawn))[0]
 
     def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
-        """Convert a tree of part numbers to nodes.
+        """Convert a tree of part numbers to a tree of nodes.
 
         Returns:
-            the node, or the number of the part if there is only one; its weight; and the difference
-            between its share and its number of visits when the stage begins. Both are in units of 2^-62.
+            the root, or the number of the part if there is only one; its weight; and the difference
+            between its share and its number of visits when the stage begins. The last two are in units of 2^-62.
         """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
@@ -126,14 +126,14 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """Return, by the number of the part, the number of its elements drawn before a position, in all stages."""
+        """Return how many elements of each part are drawn before a position, counted over all stages."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
         return counts
 
     def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
-        """Yield each part drawn from position `start` to `stop`, which is excluded.
+        """Yield each part that is drawn from position `start` to `stop` (excluded), with the positions.
 
         There are at most 2^16 positions, all in this stage.
 
@@ -146,11 +146,11 @@ class WeightStage:
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """By the number of each part that is drawn: the path from the root of the tree to the part."""
+        """For each part that is drawn, by its number: the path from the root of the tree to the part."""
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """Return the number of elements of one part drawn before a position, in all stages.
+        """Return how many elements of one part are drawn before a position, counted over all stages.
 
         Args:
             part: number of the part.
@@ -196,7 +196,7 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
 
 
 def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
-    """Yield the parts at consecutive visits of a subtree.
+    """Divide consecutive visits of a subtree among its parts, and yield each part with its visits.
 
     Args:
         branch: the subtree, or the number of a part.
@@ -222,7 +222,7 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
 
 
 def _left_before(node: Fork, visits: range) -> Int64s:
-    """Return, before each visit of a node and after the last, how often the left side was visited.
+    """Return how often a node's left side was visited before each of some visits, and after the last of them.
 
     Args:
         node: the node.
@@ -251,10 +251,10 @@ def _ways_to_parts(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
 
 
 class StageTables:
-    """The trees of several stages as arrays, to compute many positions at once.
+    """The trees of several stages of a mix (positions with constant weights) as arrays, for many positions at once.
 
     Args:
-        stages: in ascending order.
+        stages: sorted by their first positions.
     """
 
     def __init__(self, stages: tuple[WeightStage, ...]) -> None:
@@ -272,19 +272,19 @@ class StageTables:
         self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return, for each position `int64[n]`, the number of its part, and how often the part was drawn before.
+        """Return the part drawn at each position `int64[n]`, and how often this part was drawn before.
 
-        The second number counts all stages.
+        The second result counts all stages.
         """
         stage = np.searchsorted(self._starts, positions, side="right") - 1
         parts, visits = self._descended(self._roots[stage], positions - self._starts[stage])
         return parts, visits + self._counts[stage, parts]
 
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Descend from nodes of the trees until every visit has reached a part.
+        """Follow each visit from its node down the tree to a part.
 
         Args:
-            nodes: `int64[n]`, the number of the node at which each visit starts; a part is -1 - its number.
+            nodes: `int64[n]`, the number of the node at which each visit starts; -1 - p stands for part number p.
             visits: `int64[n]`, the number of the visit at that node, from 0.
 
         Returns:
@@ -310,7 +310,7 @@ class StageTables:
             visits: `int64[n]`, the number of the visit at its node, from 0.
 
         Returns:
-            the nodes below (-1 - its number for a part), and the number of each visit among the visits
+            the nodes below (-1 - p for part number p), and the number of each visit among the visits
             of its new node.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
@@ -331,11 +331,12 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append a tree's nodes to `rows`, and return the number of its root.
+    """Append a tree's nodes to `rows`, and return the number of its root; -1 - p for a tree of part p alone.
 
     Args:
-        branch: the tree, or the number of a part, for which -1 - this number is returned.
-        rows: one entry per node: ratio, phase, number of the right node, number of the left node.
+        branch: the tree, or the number of a part.
+        rows: receives one entry per node: ratio and phase (see `Fork`), number of the right node, number
+            of the left node.
     """
     if isinstance(branch, int):
         return -1 - branch

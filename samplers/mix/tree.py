@@ -24,7 +24,7 @@ LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
-    """Return the tree with the least deviation among six candidates, one for each of `LIMITS`.
+    """Return the tree with the smallest `deviation` of six candidates, one for each entry of `LIMITS`.
 
     Args:
         weights: by the number of the part, its weight, above 0; at least one.
@@ -37,7 +37,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Return a tree over the parts, made by joining subtrees pairwise for one limit of the deviation.
+    """Make a tree over the parts: join subtrees pairwise while their deviation stays below a limit, if possible.
 
     The deviation of the tree may be above the limit.
 
@@ -86,7 +86,7 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
 
 
 def _above(tree: Tree, weights: Mapping[int, int], above: float) -> Iterator[tuple[int, float]]:
-    """Yield the number of each part, and the sum of `1 / weight` over the nodes on its path, without the root.
+    """Yield the number of each part, and the sum of `1 / weight` over the nodes on its path, except the root.
 
     Args:
         tree: a subtree.

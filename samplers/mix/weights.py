@@ -1,7 +1,7 @@
 """Check the weights of a mix: a list, a dict by name, or a schedule of these.
 
-In: weights as users write them. Out: stages, i.e. pairs of a first position and a weight for each
-part.
+In: weights as users write them. Out: stages (positions with constant weights), as pairs of a
+first position and a weight for each part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_POSITION = 1 << 62
 
 
 def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
-    """Convert weights as a user writes them to stages: pairs of a first position and one weight per part.
+    """Convert a user's weights to stages: pairs of a first position and one weight per part from it on.
 
     Args:
         weights: a list, a dict by part name, or a schedule (pairs of a step and weights from this
@@ -65,7 +65,7 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
 
 
 def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, int]:
-    """Return a dict of the number of epochs after which a part leaves a mix, for parts with a limit.
+    """Return, by part name, the number of epochs after which the part leaves a mix; without parts that have no limit.
 
     Args:
         max_epochs: a dict by part name, or a list with None for parts without a limit; None for no
@@ -165,9 +165,9 @@ def _number(weight: Any, name: str) -> float:
 
 
 def ramped(stages: Stages) -> Stages:
-    """Replace each stage but the last by up to 32 short ones with linearly changing weights.
+    """Replace each stage (positions with constant weights), except the last, by up to 32 short ones that change linearly.
 
-    Weights are scaled to sum to 1 before. A stage of n positions becomes at most n stages.
+    Weights are first scaled to sum to 1. A stage of n positions becomes at most n stages.
 
     Raises:
         ValueError: if there is only one stage.

@@ -23,7 +23,7 @@ _WORD = np.uint64
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Threshold and alias of each record's column.
+    """Threshold and alias of each record's column, to draw records from random words.
 
     Attributes:
         thresholds: `uint64[n]`, in units of 2^-64 of a column.
@@ -71,7 +71,7 @@ class AliasTable:
 def _hand_on(
     thresholds: Int64s, aliases: NDArray[np.uint32], heavy: NDArray[np.uint32], spare: Int64s, lacking: Int64s, one: int
 ) -> None:
-    """Give a heavy record that gave away more than it has to spare the next heavy record as alias.
+    """Make the next heavy record the alias of each heavy record that has given away too much of its weight.
 
     Args:
         thresholds: threshold of each column; changed in place.

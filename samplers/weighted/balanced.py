@@ -30,8 +30,8 @@ class BalancedSampler(DrawnRecords):
     """Draw all classes equally often, or in proportion to class weights.
 
     O(1) time for any position. Without `class_weights`, positions form rounds: each class is drawn
-    once per round, in another order in each round. With `class_weights`, before every position each
-    class has been drawn as often as its weight says, rounded to about one. The records of a class
+    once per round, in another order in each round. With `class_weights`, at every position the
+    number of draws of each class follows its weight, to within about one. The records of a class
     are shuffled: all of them are drawn before one comes again, and then in another order.
 
     To give shards records of equal cost, use `Balance`.

@@ -1,7 +1,7 @@
 """Random 64-bit words computed from keys, for many positions at once.
 
-In: a seed, the number of a random stream, and numbers. Out: a word for each number; from words,
-columns, fractions and exponential variates.
+In: a seed, the number of a random stream, and numbers. Out: a word for each number; and conversions
+of words to columns, fractions and exponential variates.
 """
 # Logarithms are computed by additions, multiplications and divisions alone. Those of libraries
 # differ in the last bit between processors, and two hosts would sort records differently.
@@ -40,7 +40,7 @@ def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Split each random word into a column, uniform in `[0, count)`, and a fraction of this column.
+    """Split each random word into a column (a uniform int in `[0, count)`) and a fraction within this column.
 
     Args:
         drawn: `uint64[n]`, uniform random words.

@@ -97,7 +97,7 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Tables shared by this process and its forked processes; None for fewer than 4096 weights."""
+        """Tables of orders, shared by this process and its forked processes; None for fewer than 4096 weights."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -122,11 +122,11 @@ class Orders:
         return records
 
     def make(self, epoch: int, table: Table) -> None:
-        """Write the order of the epoch of this number into `table`, which has an entry for each of its records."""
+        """Write the order of an epoch into `table`, which has one entry per record of an epoch."""
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """Return the records at places of epochs, `int64[n]` each, without tables that are kept."""
+        """Return the records at places `int64[n]` of epochs `int64[n]`; the orders are made for this call and not kept."""
         distinct, which = np.unique(epochs, return_inverse=True)
         records = np.empty(len(epochs), dtype=np.int64)
         at_once = max(_BLOCK * 4 // len(self._weights), 1)

@@ -17,7 +17,7 @@ _GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
-    """Permute each place in `[0, size)` by the permutation of its key.
+    """Permute each place within its own `[0, size)`, by the permutation that its key selects.
 
     Args:
         places: `int64[n]`, each in `[0, size)`.

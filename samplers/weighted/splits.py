@@ -24,7 +24,7 @@ _STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
-    """Return the number of records, not rounded, that each part is to have; `float64[parts]`.
+    """Convert the user's shares to the number of records of each part, not rounded; `float64[parts]`.
 
     Args:
         parts: a fraction for each part, all of which sum to 1; or a number of records for each part,
@@ -134,7 +134,7 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 
 
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the number of the part of each record, such that each part gets its share of each class.
+    """Assign each record to a part so that each part gets its share of each class; return the part numbers.
 
     Args:
         classes: `int64[records]`, the number of the class of each record.
@@ -167,7 +167,7 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return what each part lacks of its share after some classes of one record each were divided.
+    """Return how many records each part lacks of its share after several classes of one record were assigned.
 
     Args:
         records: number of these classes.
@@ -181,7 +181,7 @@ def _lacking_after(records: int, fractions: Floats) -> Floats:
 
 
 def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the number of the part of each group, with the groups in a random order.
+    """Assign each group, in random order, to a part; return the part numbers.
 
     A group belongs to the part in whose share the group's middle lies.
 
@@ -213,7 +213,7 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the number of the part of each group; large groups are given to parts first.
+    """Assign each group to a part, large groups first; return the part numbers.
 
     A group goes to the part that lacks most of the group's classes, relative to its share.
 
