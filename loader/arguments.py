@@ -29,7 +29,7 @@ _FORMS = {
 
 
 class LoaderOptions(TypedDict, total=False):
-    """Arguments of `DataLoader` that `load` passes on unchanged; `DataLoader` says what each means."""
+    """Arguments of `DataLoader` that `load` passes on unchanged; `DataLoader` describes them."""
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
@@ -84,7 +84,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Check that `others`, i.e. arguments of `load` that define an order, are None beside a sampler.
+    """Check that the arguments of `load` which define an order are None, because a sampler is given.
 
     Raises:
         TypeError: one of the arguments is not None.
@@ -187,7 +187,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn of `timeout` or `worker_init_fn` if there are no worker processes or actors: they have no effect then."""
+    """Warn if `timeout` or `worker_init_fn` has no effect, because there are no worker processes or actors."""
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'

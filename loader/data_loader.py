@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LoaderMethods(Remarks):
-    """All methods of a `DataLoader` except `__len__`. Loaders under Grain's names derive from it; they have no length."""
+    """All methods of a `DataLoader` except `__len__`. Loaders under Grain's names, which have no length, derive from it."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"
@@ -172,8 +172,8 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record. Your own sampler is asked for its positions
-        until the record is found.
+        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler,
+        positions are searched one after another.
 
         Args:
             record_key: key of a record of the source.
@@ -216,8 +216,9 @@ class LoaderMethods(Remarks):
         """Return a loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all epochs.
 
         Each epoch has every record once, in its own order. Its last batch may be short, or is dropped with
-        `drop_remainder=True`. Shards divide each epoch anew. `iter(loader)`, in contrast, fills the last batch of an epoch
-        with records of the next. Worker processes start anew for each epoch, and `max_errors` counts anew.
+        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
+        last batch of an epoch with records of the next. Worker processes are started again, and
+        `max_errors` counts from 0, for each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -300,8 +301,8 @@ class DataLoader(LoaderMethods):
             `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
             function of a file name and a row, which is called once for all records. The other records keep their order. States
-            of runs that omitted fewer records can be resumed. The random numbers of a record depend on its new place. None
-            (default): only the records that the source says are gone.
+            of runs that omitted fewer records can be resumed. The random numbers of a record depend on
+            its new place. None (default): only records that were deleted from the source.
 
     Raises:
         TypeError: an argument has a wrong type, or a name of another library.
@@ -323,8 +324,8 @@ class DataLoader(LoaderMethods):
         """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
 
         Raises:
-            TypeError: the stream is endless, or how many elements there are depends on an operation
-                or on failing records.
+            TypeError: the stream is endless, or the number of elements depends on an operation or on failing
+                records.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=StreamPositionAPI)
 class Epochs(Resumable, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
-    The state is that of the last batch that you received, in any epoch. A state taken inside an epoch's loop resumes in that
+    The state is that after the last batch that you received, in any epoch. A state taken inside an epoch's loop resumes in that
     loop, even after its last batch; a state taken after the loop resumes with the next epoch. Steps are counted over all
     epochs. Leaving a loop early skips the rest of its epoch, and taking the next epoch closes the one before. Close the object,
     or use it as a context manager, to stop its threads at once; deleting it does the same.
@@ -54,7 +54,7 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return new epochs from the beginning. `open_loader` makes each epoch's iterator from the epoch's loader."""
+        """Return the same epochs, from the beginning; `open_loader` makes each epoch's iterator from the epoch's loader."""
         return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
@@ -180,8 +180,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: `count` is not an integer.
-        ValueError: the sampler has fewer epochs; or the source takes in appended records during an
-            epoch.
+        ValueError: the sampler has fewer epochs; or appended records join the stream during an epoch
+            (`growth="now"`).
         EmptyStreamError: an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf

@@ -17,7 +17,7 @@ It returns "skip" or "raise".
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's function that decides about each failing record. It is always true, as `skips_errors` may be True.
+    """The user's function that decides about each failing record. It counts as true, like `skips_errors=True`.
 
     Attributes:
         function: the function, called with an exception and a list of record keys.
@@ -36,8 +36,8 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return None if the failing records are to be skipped, or the exception that ends the stream.
 
-    If the user's function raises an exception, this is returned; if it returns neither "skip" nor
-    "raise", a ValueError that says so.
+    If the user's function raises an exception, that exception is returned; if it returns neither "skip" nor
+    "raise", a ValueError.
 
     Args:
         skips: True (skip), False (raise) or the user's function.

@@ -1,4 +1,4 @@
-"""Delay interrupts while processes, threads or descriptors are created or ended, so that none is left half-way.
+"""Delay interrupts while processes, threads or descriptors are created or ended, so that this is not left unfinished.
 
 The interrupt, or the exception of a signal handler, is raised at the end of the section.
 """
@@ -24,11 +24,11 @@ class Uninterrupted:
 
     A SIGINT is recorded, and its handler is called once at the end. Handlers of other signals are
     called at once; their exceptions are raised at the end. If sections are nested, the outermost
-    one decides. After one interrupt was delayed, the next one is handled at once, so that nobody
-    waits for ever.
+    one decides. After one interrupt was delayed, the next one is handled at once, so that the
+    user can end a section that does not return.
 
-    Nothing is done in threads other than the main one, because no handlers run there, and for
-    handlers that are not Python functions. Handlers are replaced instead of blocking signals:
+    It has no effect in other threads than the main one, where no handlers run, and on handlers that are
+    not Python functions. Handlers are replaced instead of blocking signals:
     another thread would get a blocked signal, and Python would pass it to the main thread.
     """
 
@@ -56,9 +56,10 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: record the first SIGINT, or call the original handler and record its exception.
+        """Handle a signal. A first SIGINT is recorded, and handled at the end of the section.
 
-        A second interrupt calls the original handler, and its exception is raised at once.
+        For any other signal, the original handler is called at once, and its exception is raised at the end of
+        the section. The second interrupt is handled at once, and its exception is raised at once.
 
         Args:
             number: number of the signal.
@@ -108,9 +109,10 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until `condition()` is True, and return True; False after `seconds`, or if an interrupt is delayed.
+    """Wait until `condition()` is True, and return True. Return False after `seconds`.
 
-    An interrupt counts only if the main thread waits here, inside an `Uninterrupted` section.
+    Also return False if an interrupt is delayed: the main thread waits here, inside an `Uninterrupted`
+    section, and Ctrl-C was pressed.
     """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():

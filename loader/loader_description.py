@@ -1,4 +1,4 @@
-"""The description of a loader as plain values, for the runs that are made of it and for tools."""
+"""The description of a loader as plain values, for its runs and for tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoaderDescription:
         execution: options of workers and reading.
         max_errors: largest number of skipped records; None for no limit.
         skipped_steps: steps that `skip` leaves out.
-        tuning: what runs with worker_count="auto" found out, shared by all epochs.
+        tuning: keeps the search of worker_count="auto" from one epoch to the next.
     """
 
     pipeline: Pipeline

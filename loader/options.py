@@ -27,13 +27,13 @@ class WorkersLike(Protocol):
 class ReadOptions:
     """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
 
-    The limits hold for each process that works: each worker process or actor; or, with `worker_count=0` or worker
-    threads, the user's process as a whole. Records that cost next to nothing are read by the thread that needs them,
+    The limits apply to each process that works: each worker process or actor; or, with `worker_count=0` or worker
+    threads, the user's process as a whole. Records that are read very quickly are read by the thread that needs them,
     whatever the options are. The loader measures this while it runs.
 
     Attributes:
         num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are
-            needed. A source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
+            needed. A source may limit this further (`reads_ahead`). Asynchronous sources need no threads.
         prefetch_buffer_size: maximum number of records that are read ahead or are being read
             (default 500); 0 for none. For asynchronous sources it also limits concurrent reads.
             Batches by budget are read whole, at least one by each thread. A number smaller than
@@ -41,7 +41,7 @@ class ReadOptions:
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
             whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
             that worker processes make ahead of your loop, but each worker may always have one. Until the first
-            batches show their size, each worker makes as many as `worker_buffer_size` says.
+            batches have shown their size, each worker makes `worker_buffer_size` of them.
 
     Raises:
         TypeError: a value is not an integer.
@@ -131,14 +131,14 @@ class Auto:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where work is done, and what is read ahead. The stream stays the same, except for code with global generators.
+    """Options of workers and reading ahead. The stream does not depend on them, unless operations use global generators.
 
     Attributes:
         worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work in this number of processes,
             threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
             stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
-        worker_buffer_size: finished batches that are held ready for each worker (default 1).
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1).
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
         worker_init_fn: function that is called in each worker process before source and operations are unpickled there, with

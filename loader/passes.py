@@ -7,13 +7,19 @@ from .plan.pipeline import Pipeline
 
 
 class Passes:
-    """Counts whether the runs of one loader came to their end. Any thread may end a run."""
+    """Warns if a new run of a loader repeats an epoch with the same random order or numbers.
+
+    It remembers whether a run of the loader came to its end, and warns at most once. Any thread may end a run.
+    """
 
     ended = False  # a run has come to its end
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Warn once if a new run repeats a random epoch: an earlier run ended, and the pipeline has one epoch."""
+        """Warn, once, if a new run repeats a random epoch.
+
+        That is so if an earlier run came to its end, and the pipeline has only one epoch.
+        """
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
         draws = leaf.facts.shuffle or any(operation.needs_seed for operation in pipeline.operations)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Yield the elements of a pipeline from the cursor `start` on, made in this thread, in tasks of the planned size.
+    """Run a pipeline in this thread, from the cursor `start` (place in the stream) on, and yield its elements.
 
-    Each item is the element, the rows that it was taken from, and its index in these rows.
+    Tasks have the planned size. Each item is the element, the rows that contain it, and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

@@ -1,4 +1,4 @@
-"""The statistics of an iterator: a snapshot with the single tasks, printed as a table with advice."""
+"""The statistics of an iterator: counts and times, and the times of single tasks; printed as a table with advice."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ OPERATION_LINES = 6
 
 @dataclass(frozen=True)
 class IteratorStats(Snapshot):
-    """A `Snapshot`, and the work of the workers and the single tasks; from `iterator.stats()`. `print` it for a table.
+    """A `Snapshot` with statistics of workers and of single tasks; the result of `iterator.stats()`. `print` it for a table.
 
     Attributes:
-        workers: what the workers did; without workers, what your thread did. None: nothing is
-            known.
+        workers: statistics of the workers; without workers, of your thread. None: no task is known.
         tasks: the last 2,000 tasks, one by one; empty with `ExecutionOptions(observe=False)`.
-        worker_events: the last starts of worker processes, and ends that were not asked for.
+        worker_events: the last starts of worker processes, and ends of workers that ended by themselves or were
+            killed.
         decision: sentence that says why your thread makes the batches although workers were asked
             for; "" if it does not.
     """
@@ -59,7 +59,7 @@ class IteratorStats(Snapshot):
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited until a worker began the first task; 0 if that task is not in `tasks` any more."""
+        """Seconds that the user waited until a worker began the first task; 0 if `tasks` no longer contains that task."""
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
@@ -82,9 +82,9 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """Return at most three lines about all work, then a title and at most `operations` lines about operations.
+        """Return the lines of the table: at most three about the whole work, a title, and at most `operations` operations.
 
-        If nothing is known of the work, the only line has the number of workers.
+        If no task is known, there is one line, with the number of workers.
         """
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
@@ -114,7 +114,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
     Args:
         what: first part of the title.
-        elapsed: seconds, of which the shares are printed.
+        elapsed: seconds of which each row is a share.
         rows: for each line, a name and seconds.
 
     >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
@@ -148,7 +148,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return a line about the shares of the workers' time, in a list; an empty list if there are no workers.
+    """Return [line] about how the workers' time is divided; an empty list if there are no workers.
 
     Args:
         workers: statistics of the workers.
@@ -166,9 +166,9 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 
 
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
-    """Return a title and at most `most` lines about operations, from the statistics of their stages.
+    """Return a title and at most `most` lines with the times of operations.
 
-    The lines are about all operations, or about the longest ones and the sum of the others.
+    If there are more operations, the lines are for those that took longest, and for the sum of the others.
     """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)

@@ -1,4 +1,4 @@
-"""The description of a feeder: what to feed, to which devices, and how far ahead. `iter()` makes the feeder that runs.
+"""The description of a device feeder: its source, its sharding and its buffers. `iter()` makes the feeder that runs.
 
 In: a loader, an iterator or any iterable, and a sharding. Out: feeders. The function `to_device` is
 a method of each class that has it as a member.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .feeder import DeviceFeeder
 
     class Device(Protocol):
-        """A `jax.Device`, for type checkers, which otherwise do not know its type."""
+        """A `jax.Device`, for type checkers."""
 
         @property
         def platform(self) -> str: ...
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 class DeviceLoader(FeederOptions):
     """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
-    If the source can begin anew, each `iter()` is an independent run from the start. Over an
+    If the source can be iterated again, each `iter()` is an independent run from the start. Over an
     iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If
-    the iterator has a state, that is after the last batch that the user of the feeder before
-    received; otherwise it is after everything that this feeder had read ahead.
+    the iterator has a state, that is after the last batch that the user received from the feeder
+    before; otherwise, the batches that this feeder had read ahead are lost.
 
     Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
     warning.
@@ -162,7 +162,7 @@ def device_put(
 ) -> DeviceLoader:
     """Return a stream of batches on devices, transferred ahead of the user.
 
-    This is `loader.to_device` with the name and the arguments of Grain, for batches from anything.
+    Like `loader.to_device`, with the name and the arguments of Grain; it takes batches from any iterable.
 
     Args:
         ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of

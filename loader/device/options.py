@@ -1,4 +1,4 @@
-"""The options of a feeder, used by all its parts; and the import of jax, which happens when a feeder is described.
+"""The options of a device feeder, used by all its parts; and the import of jax, when a feeder is described.
 
 In: the user's arguments. Out: the same arguments, checked.
 """
@@ -29,7 +29,7 @@ def jax_for(what: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FeederOptions:
-    """The options of a feeder, as attributes; `DeviceLoader` says what each means.
+    """The options of a device feeder, as attributes; `DeviceLoader` describes them.
 
     Raises:
         MissingExtraError: jax is not installed.

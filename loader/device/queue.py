@@ -16,7 +16,7 @@ class Times(NamedTuple):
     """Times of the steps in the making of one batch, in seconds of `time.perf_counter`.
 
     Attributes:
-        read_from: time at which the batch was asked for.
+        read_from: time at which the reader thread asked the upstream iterator for the batch.
         read_to: time at which the upstream iterator returned it.
         transformed: time at which `transform` had ended.
         agree_from: time at which the agreement with other processes began.
@@ -39,7 +39,8 @@ class Loaded:
     Attributes:
         batch: the batch.
         mark: position of the upstream iterator after the batch.
-        made: times at which the batch was asked for, was returned, and `transform` had ended.
+        made: three times: the batch was requested from the upstream iterator, was returned, and `transform`
+            had ended.
     """
 
     batch: Any
@@ -94,20 +95,20 @@ class Failed:
 class HandOver:
     """A queue of at most `limit` items from one thread to one other thread. Any thread may close it.
 
-    The receiver first looks at an item, and removes it after everything else is done, by `del
-    items[0]` and `taken += 1`. These call no function, so no signal handler runs between them. An
-    interrupt before them loses nothing, as the item is still there.
+    The receiver first gets an item without removing it. It removes it last, by `del items[0]` and
+    `taken += 1`. These call no function, so no signal handler runs between them. After an interrupt
+    before them, the item is still there.
 
-    Waiting is done in `SimpleQueue.get`. A signal to the waiting thread ("ring") is a `put` there,
-    which may be called from anywhere, also from finalizers during garbage collection.
+    A thread waits in `SimpleQueue.get`. It is woken ("ring") by a `put`, which may be called from
+    anywhere, also from finalizers during garbage collection.
 
     Races:
     * A thread that changes something rings afterwards; a waiting thread checks again after each
       ring. An additional ring costs one check.
     * No thread rings if an earlier ring has not been noticed yet: it will be noticed after the
       change.
-    * An interrupt between `make_room` and the removal makes the room early, not twice: for a while
-      there is one item too many.
+    * After an interrupt between `make_room` and the removal, the queue has one item too many for a
+      while; the room is not made twice.
     """
 
     def __init__(self, limit: int) -> None:
@@ -121,13 +122,13 @@ class HandOver:
         self._freed: SimpleQueue[None] = SimpleQueue()
 
     def wait_for_room(self) -> bool:
-        """Wait until there is room for one more item. Return True then, or False if the queue was closed."""
+        """Wait until there is room for one more item, and return True; return False if the queue was closed."""
         while self._put - self._given_room >= self._limit and not self.closed:
             self._freed.get()
         return not self.closed
 
     def wait_for_close(self) -> None:
-        """Wait until the queue is closed. For the sending thread, after its last item."""
+        """Wait until the queue is closed. Called by the sending thread after its last item."""
         while not self.closed:
             self._freed.get()
 

@@ -10,9 +10,9 @@ There are two threads, so that a slow record does not delay batches that are alr
 and a transfer does not delay reading. The threads have a reference to the run, but not to the
 feeder. A feeder that is deleted stops them by closing the queues at which they wait.
 
-At interpreter exit, all runs are stopped and waited for before jax shuts its devices down. Python
-would wait for ordinary threads before that is possible, for ever; so these threads are daemons. A
-reader whose source does not return is abandoned: it never runs Python code again.
+At interpreter exit, all runs are stopped and waited for before jax shuts its devices down. The
+threads are daemons, because Python would otherwise wait for them first, perhaps for ever. A reader
+whose source does not return is abandoned: it never runs Python code again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Intake:
     Attributes:
         upstream: the upstream iterator. It belongs to the reader thread until that has ended.
         transform: function that is applied to each batch; None for no function.
-        ends_with_error: True if an error ends the run; False if the batch after the error follows.
+        ends_with_error: True if an error ends the run; False if the run continues with the next batch.
     """
 
     upstream: Upstream
@@ -55,7 +55,7 @@ class Intake:
     ends_with_error: bool
 
     def next(self) -> Loaded | End | Failed:
-        """Return the next batch, the end, or an error in its place."""
+        """Return the next batch; or the end of the stream; or an error in place of a batch."""
         try:
             return self._next()
         except BaseException as error:
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Return True if the run was told to stop."""
+        """Return True if `stop` was called."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
@@ -124,7 +124,7 @@ class Run:
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
-        """Tell the threads to end soon, without waiting for them."""
+        """Make the threads end soon, without waiting for them."""
         self._loaded.close()
         self.ready.close()
 

@@ -1,8 +1,8 @@
 """Find the sharding of each leaf of a batch.
 
 In: a device, a sharding, `(mesh, axis names)` or a tree of these, from the user; and the leaves of
-a batch. Out: one checked sharding for each leaf. Imports jax. What depends only on the layout of a
-batch is computed once for all batches of that layout.
+a batch. Out: one checked sharding for each leaf. Imports jax. Facts that depend only on the layout of
+a batch are computed once for all batches of that layout.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _described(mesh: Mesh) -> str:
 
 
 class Stays:
-    """Marker in place of a sharding: the leaf stays on the host."""
+    """Marker in place of a sharding: the array stays on the host."""
 
 
 STAYS = Stays()
@@ -105,7 +105,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         shardings: a sharding or a tree of them.
         structure: structure of the batch.
         ranks: number of axes of each leaf.
-        keep: leaves without a sharding stay on the host.
+        keep: True if leaves without a sharding stay on the host.
 
     Raises:
         ShardingError: the tree of shardings does not fit the batch.
@@ -123,7 +123,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
-    """Return a tree of shardings in which each part without a sharding has the marker `STAYS` (it stays on the host).
+    """Return a tree of shardings; arrays without a sharding get the marker `STAYS` (they stay on the host).
 
     Args:
         shardings: a sharding or a tree of them, which may have None, or lack keys of the batch.
@@ -156,7 +156,7 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """Return two facts about a leaf with `rank` axes that `sharding` divides.
+    """Return into how many pieces `sharding` divides an array with `rank` axes: those of this process, and along each axis.
 
     Returns:
         the number of pieces of its leading axis that this process holds; and, for each axis, into
@@ -173,15 +173,13 @@ def _size(mesh: Mesh, entry: Any) -> int:
 
 
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of the global array that the leaves of all processes form together.
-
-    The result is None if jax has to find it.
+    """Return the shape of the global array that the arrays of all processes form together; None if jax must find it.
 
     Rows come from each process; all other axes are complete in each process.
 
     Args:
-        sharding: sharding of the leaf. Without a mesh, the result is None.
-        shape: shape of this process's leaf.
+        sharding: sharding of the array. Without a mesh, the result is None.
+        shape: shape of this process's array.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
@@ -190,9 +188,9 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return the number of which this process's number of rows must be a multiple, for a leaf with `rank` axes.
+    """Return n such that an array can be divided if this process's number of rows is a multiple of n.
 
-    It is 1 if the sharding has no mesh.
+    The array has `rank` axes. The result is 1 if the sharding has no mesh.
     """
     return parts_of(sharding, rank)[0] if isinstance(sharding, NamedSharding) else 1
 
@@ -201,8 +199,8 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
     """Return True if a sharding divides the leading axis of a leaf with `rank` axes.
 
     With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
-    device. Any other sharding divides it unless each device gets the whole leaf. A number has no
-    axis.
+    device. Any other sharding divides it unless each device gets the whole leaf. A single number has no axis, and is not
+    divided.
     """
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
@@ -215,10 +213,10 @@ def is_everywhere(sharding: Sharding) -> bool:
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """Check that a leaf can be divided: its rows over the parts that this process holds, other axes over all parts.
+    """Check that an array can be divided: its rows over this process's parts, other axes over all parts.
 
     Raises:
-        ShardingError: it cannot be divided. The message names the nearest sizes that can.
+        ShardingError: it cannot be divided. The message names the nearest possible sizes.
 
     Args:
         name: name of the leaf, for the message.

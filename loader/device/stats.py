@@ -1,7 +1,7 @@
-"""Divide the user's waiting time by its reasons.
+"""Divide the user's waiting time into its causes: reading, transforming, agreeing, transferring, and the rest.
 
-In: for each batch, when the user waited, and when it was read, transformed, agreed on and
-transferred. Out: seconds of waiting for each of these. The rest of a wait is "hand-over": queues,
+In: for each batch, the times at which the user waited, and at which it was read, transformed, agreed on
+and transferred. Out: seconds of waiting for each of these. The rest of a wait is "hand-over": queues,
 and the waking up of threads.
 """
 
@@ -104,7 +104,7 @@ _PARTS = (
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """Divide a wait for a batch, from `began` to `ended`, by its reasons.
+    """Divide a wait for a batch, from `began` to `ended`, into its causes.
 
     `times` are the times of the batch's steps.
 
@@ -127,7 +127,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Collects the times of batches. The consumer's thread adds notes; any thread may ask for results."""
+    """Collects the times of batches. The user's thread adds them; any thread may ask for the sums."""
 
     def __init__(self) -> None:
         self._steps = 0

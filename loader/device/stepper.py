@@ -1,4 +1,4 @@
-"""Make one step of a feeder: take a batch on the host to its devices, as all hosts agree.
+"""Make one step of a device feeder: transfer a batch to its devices, after all hosts have agreed on the step.
 
 In: items of the reader thread. Out: items for the user. Runs on the transfer thread.
 """
@@ -49,10 +49,10 @@ class Stepper:
         self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
 
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
-        """Turn an item of the reader thread into an item for the user, after all hosts have agreed on it.
+        """Convert an item of the reader thread to an item for the user, after all hosts have agreed on it.
 
-        Returns None if `stopped()` became True meanwhile, a `Failed` if this process or the
-        agreement failed. Errors of the transfer are raised.
+        Return None if `stopped()` became True meanwhile; a `Failed` if this process or the agreement failed.
+        Errors of the transfer are raised.
         """
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
@@ -126,9 +126,9 @@ class Stepper:
         return Offer("batch", self._on_uneven, known.rows, usual, known.divisor, known.described, steady)
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
-        """Return the number of rows to which a short batch is filled up; 0 if it is not filled up.
+        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
 
-        Only the pipeline decides it, so that a resumed run has the same shapes. If batches do not
+        It depends on the pipeline only, so that a resumed run has the same shapes. If batches do not
         come from a pipeline, it is the largest number of rows of earlier batches with the same
         layout.
 
@@ -161,7 +161,7 @@ class Stepper:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """Leave the agreement with the other hosts, and tell them if this host failed with `error`.
+        """Leave the agreement with the other hosts; they get a message if this host failed with `error`.
 
         An error that came from another host does not count as a failure of this host.
         """

@@ -1,10 +1,10 @@
-"""Turn host trees into trees of `jax.Array`.
+"""Convert trees of NumPy arrays to trees of `jax.Array` on devices.
 
 In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
 devices. Only the feeder's transfer thread uses this module.
 
-It makes no copy on the host. On CPU, jax uses a 64-byte aligned array without a copy, and keeps it,
-and so the lease of its memory, until the `jax.Array` dies. For other devices, the host's arrays
+It makes no copy on the host. On CPU, jax uses a 64-byte aligned array without a copy. It keeps the
+array, and so its memory, until the `jax.Array` is deleted. For other devices, the host's arrays
 must stay unchanged until the transfer is done; this module waits for that.
 """
 
@@ -47,15 +47,15 @@ class Arrangement:
         kinds: shape and dtype of each leaf.
         names: name of each leaf.
         going: numbers of the leaves that go to devices.
-        shardings: sharding of each of these.
+        shardings: sharding of each leaf in `going`.
         leading: index, in `going`, of the leaf that defines the number of rows: the first that is
             divided along its leading axis, or else the first that has an axis; None if there is
             none.
         with_rows: numbers of the leaves whose leading axis has the rows.
         rows: number of rows; -1 if no leaf has rows.
-        divisor: number of which `rows` must be a multiple.
-        cut: numbers of the integer leaves that have fewer bits on devices, each with its dtype
-            there (a pair).
+        divisor: `rows` must be a multiple of this number.
+        cut: a pair (number of the leaf, dtype on devices) for each integer leaf that has fewer bits on
+            devices.
     """
 
     structure: Structure
@@ -71,7 +71,7 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves that go to devices, without the number of rows. It must be equal on all hosts."""
+        """Description of the leaves that go to devices, without the number of rows; it must be equal on all hosts."""
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
     def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
@@ -94,8 +94,7 @@ class Prepared:
     def template(self) -> Any:
         """Return the same tree with 0 rows. A process that has no batch fills it up with zeros.
 
-        Leaves that have no rows keep their values. None is in place of a leaf that stays on the
-        host.
+        Leaves that have no rows keep their values. A leaf that stays on the host is replaced by None.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -107,8 +106,8 @@ class Prepared:
     def constants(self) -> dict[str, bytes]:
         """Return the bytes of the leaves that go to devices and have no rows, by name.
 
-        If batches are filled up, these leaves must be equal in all batches. Otherwise a process
-        without a batch would put another value on its devices.
+        If batches are filled up, these leaves must be equal in all batches, because a process that has no
+        batch uses the leaves of another batch.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
@@ -219,7 +218,7 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Return the leaf that defines the number of rows (or None), that number (or -1), and the leaves with these rows.
+    """Find the leaf that defines the number of rows. Return it (or None), that number (or -1), and all leaves with rows.
 
     Leaves are given by their index. The first leaf that is divided along its leading axis defines
     the number, or else the first that has an axis. If some leaf is divided, a leaf that is whole on
@@ -270,10 +269,10 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """Convert a Python number (`value`), which is leaf `number` of a batch with this structure, to an array.
+    """Convert a Python number (`value`), leaf `number` of a batch, to an array.
 
     Raises:
-        OverflowError: an int is too large for jax, which would otherwise wrap it.
+        OverflowError: an int is too large for jax, which would otherwise wrap it around.
     """
     if isinstance(value, int):
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
@@ -295,10 +294,7 @@ def _narrower(dtype: Any) -> Any:
 
 
 def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """Return a warning about the first integer in a batch's leaves that devices cannot hold.
-
-    The result is None if they can hold all.
-    """
+    """Return a warning about the first integer in a batch that devices cannot hold; None if they can hold all."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -372,7 +368,7 @@ def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     """Begin the transfer of arrays, and return them on their devices, perhaps not yet complete.
 
     Args:
-        leaves: the arrays. If other processes hold the rest of a leaf, this process's part of it.
+        leaves: the arrays; of an array that is divided over processes, this process's part.
         shardings: sharding of each array.
     """
     if all(sharding.is_fully_addressable for sharding in shardings):

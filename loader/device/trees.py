@@ -1,7 +1,7 @@
 """Flatten batches for devices, with the tree classes that JAX knows.
 
-In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this process
-are nodes. Workers do not import JAX, so `Batch` does not know these classes.
+In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this
+process are nodes of the tree. In workers, which do not import JAX, they are not.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ NAMESPACE = _NODES.namespace
 
 
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves of a batch, and the structure that builds it again. None is structure, not a leaf."""
+    """Return the leaves of a batch, and the structure from which the batch can be rebuilt. None is no leaf."""
     return flatten_as(batch, nodes=_NODES)

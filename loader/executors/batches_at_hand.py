@@ -1,9 +1,9 @@
-"""Make batches without a worker if their rows already lie side by side in shared memory, as rows of a `Pack` do.
+"""Make batches in the user's process if their rows are already side by side in shared memory, like rows of a `Pack`.
 
-In: a group of rows, and the blocks (the rows of one task each) that hold them. Out: the block of
-their batch, made in the user's process; or None if a worker has to make it.
+In: a group of rows, and the blocks (the rows of one task each) that contain them. Out: the block of
+their batch; or None if a worker has to make it.
 
-Such a batch is a view of the memory of its rows. For a worker to copy the rows takes longer than to
+Such a batch is a view of the memory of its rows. It would take a worker longer to copy the rows than to
 pack them.
 """
 
@@ -29,9 +29,7 @@ A block has the rows that one task returned.
 
 
 class BatchesAtHand:
-    """Makes the batches of stages that only stack rows, in the user's process.
-
-    A stage is a group of operations that run together in one task.
+    """Makes the batches of stages (operations that run in one task) that only stack rows, in the user's process.
 
     Attributes:
         stages: numbers of these stages. Empty if rows may be lost with a machine, or if only
@@ -49,9 +47,9 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Return a finished handle with the batch of a task, made of rows in `blocks`.
+        """Make the batch of a task, if its rows in `blocks` are side by side; return a finished handle with it.
 
-        The result is None if a worker has to make it.
+        The result is None if a worker has to make the batch.
         """
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
@@ -76,8 +74,7 @@ class BatchesAtHand:
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
         """Return the origin of a task's batch: that of its first row in `blocks`.
 
-        If the rows come from a join, their positions are the numbers of rows of the join, over all
-        shards.
+        If the rows come from a join, their positions are their numbers in the join, counted over all shards.
         """
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags
@@ -101,7 +98,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """Handle of a task that is done already. Its result is the block that was passed."""
+    """Handle of a task that is done already: `result` returns the block."""
 
     __slots__ = ("_block",)
 

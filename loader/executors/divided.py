@@ -15,11 +15,9 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Divide a task of a pipeline into parts that are run one by one: units, single rows, or elements of a window.
+    """Divide a task into smaller tasks that are run one by one; return [task] if it cannot be divided.
 
-    Returns a list with the task itself if it cannot be divided.
-
-    A unit is the group of inputs that make one output.
+    A part has the inputs of one output, or a single row, or makes one element of a window.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:

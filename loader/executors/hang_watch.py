@@ -1,4 +1,4 @@
-"""Report tasks that take too long, from a thread of its own.
+"""Report tasks that take too long, from a separate thread.
 
 In: the workers of this process. Out: a `Hang` for each long task, with its operation, record and
 Python stack.
@@ -45,7 +45,7 @@ MOST_FRAMES = 12
 
 
 class UnderWay(Protocol):
-    """Interface of a read of records that a thread is making."""
+    """Interface of a current read of records, which a thread makes."""
 
     @property
     def thread(self) -> int:
@@ -57,7 +57,7 @@ class UnderWay(Protocol):
 
 
 class ReadsUnderWay(Protocol):
-    """Interface of the reads of this process that are ahead of the work."""
+    """Interface of the reads in this process that are made ahead of the work."""
 
     def oldest(self) -> UnderWay | None:
         """Return the read that has been running for the longest time; None if there is none."""
@@ -67,7 +67,7 @@ _LOGGER = logging.getLogger("headrace")
 
 
 def log_hang(hang: Hang) -> None:
-    """Log a warning with the text of a report about a task that takes long."""
+    """Log the report about a task that takes long, as a warning."""
     _LOGGER.warning(hang.text, extra={"hanging": hang.summary})
 
 
@@ -76,7 +76,7 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
     Args:
         worker: number of a worker that has a task.
-        given: text about this task.
+        given: description of this task.
         seconds: seconds since any worker sent something.
     """
     _LOGGER.warning(
@@ -109,7 +109,8 @@ class HangWatch:
     def add(self, worker: Worker) -> None:
         """Watch one more worker of this process.
 
-        The first call starts the thread, if there are `seconds` and the system gives a thread.
+        The first call starts the thread of the watch, unless `seconds` is None. If the system cannot start a
+        thread, nothing is watched.
         """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
@@ -131,7 +132,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has taken the watch's `seconds`, or this time once more since its last report."""
+        """Report each task that has run for the watch's `seconds`, and again after each further such time."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -152,9 +153,9 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 
 
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
-    """Describe what a worker is doing, from another thread.
+    """Describe the task that a worker is running. Called from another thread.
 
-    The worker continues meanwhile, so its record may be unknown.
+    The worker continues meanwhile, so the data record on which it works may be unknown.
 
     Args:
         worker: the worker.

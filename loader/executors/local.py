@@ -1,7 +1,7 @@
 """The executors inside the user's process: one works in the calling thread, one on worker threads.
 
 In: tasks. Out: blocks (results). Records are read ahead on other threads where that helps. Worker
-threads pay for operations that release the GIL, and for Python without a GIL.
+threads are useful for operations that release the GIL, and for Python without a GIL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_UNITS = 16
 
 
 class InlineExecutor(Executor):
-    """Runs each task in the calling thread when its result is asked for.
+    """Runs each task in the calling thread, when the caller asks for its result.
 
     Args:
         pipeline: pipeline of the run.
@@ -65,7 +65,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks of a stage that are read ahead, plus one."""
+        """Return how many tasks of a stage to have submitted at a time: one, and those whose records are read ahead."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -81,11 +81,9 @@ class InlineExecutor(Executor):
         return InlineHandle(self, task, blocks, self.begin(task))
 
     def begin(self, task: Task) -> RecordsAhead | None:
-        """Begin to read a task's records. Return a function that waits for them, or None without reading ahead."""
         return self._ahead.begin(task) if self._reads_ahead else None
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if this thread is to read the records of a task itself, because reading takes next to no time."""
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
@@ -94,25 +92,13 @@ class InlineExecutor(Executor):
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Make the element of one unit (the inputs of one element), and append it to `made`.
-
-        Args:
-            task: task on the positions of one unit.
-            ahead: function that waits for the task's records; None if they are not read ahead.
-            made: list to which the element is appended.
-            units: slices of columns that are the batches; None if a batch is made of records.
-
-        Returns:
-            None if the element is in `made`; else the block of the task, with its rows, failures
-            and statistics.
-        """
         if "jax.profiler" in sys.modules:
             with profiled("task"):
                 return self._worker.run_unit(task, ahead, made, units)
         return self._worker.run_unit(task, ahead, made, units)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Adapt the number of batches in the next task to the seconds that a task of `units` batches took."""
+        """Choose the number of batches in the next task, from the seconds that a task of `units` batches took."""
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -140,7 +126,7 @@ class InlineExecutor(Executor):
 
 @dataclass(slots=True)
 class InlineHandle:
-    """Handle of a task that runs when its result is asked for.
+    """Handle of a task that runs when the caller asks for its result.
 
     Attributes:
         executor: executor that runs the task.
@@ -162,7 +148,7 @@ class InlineHandle:
 
 
 class ThreadExecutor(Executor):
-    """Runs tasks on a pool of threads. The handles are the pool's calls.
+    """Runs tasks on a pool of threads.
 
     Each thread has its own `Worker`. All threads share the readers of sources without random
     access, so such a source is read once.
@@ -170,7 +156,7 @@ class ThreadExecutor(Executor):
     Args:
         pipeline: pipeline of the run.
         options: options of workers and reading.
-        begins_with: number of threads at the beginning; None: as the options say.
+        begins_with: number of threads at the beginning; None: `worker_count` of the options.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
@@ -202,7 +188,7 @@ class ThreadExecutor(Executor):
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks of a stage that keep the threads busy, plus those to read ahead."""
+        """Return how many tasks of a stage to have submitted at a time: enough for all threads, and for reading ahead."""
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))

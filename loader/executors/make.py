@@ -33,7 +33,7 @@ def make_executor(
 ) -> Executor:
     """Return the executor that the options ask for. It reports its workers to `observer`.
 
-    With `worker_count="auto"`, `tuning` holds the findings of earlier epochs.
+    With `worker_count="auto"`, `tuning` keeps the search for the best number of workers from epoch to epoch.
 
     Raises:
         ValueError: worker processes were asked for, and this system has none.
@@ -71,7 +71,7 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn of the first operation that holds a random generator, as each worker process would get an equal copy."""
+    """Warn if an operation has a random generator as attribute, because all worker processes would get equal copies of it."""
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
@@ -86,7 +86,7 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or one that may use the calling thread instead.
 
-    `tuning` has earlier findings.
+    `tuning` keeps the measurements from epoch to epoch.
 
     If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If a
     source reads on threads of its own and records are only batched, the calling thread does the
@@ -106,12 +106,12 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if `columns` is a tree of arrays in memory, so that reading them never waits for a file."""
+    """Return True if `columns` is a tree of arrays in memory, which are read without waiting for a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 
 def _owns_memory(column: Any) -> bool:
-    """Return True if an array, or the array that it is a view of, owns its memory, so that no file is read."""
+    """Return True if an array, or the array of which it is a view, owns its memory: it is not a mapped file."""
     while isinstance(column, np.ndarray) and column.base is not None:
         column = column.base
     return isinstance(column, np.ndarray | bytes)

@@ -1,4 +1,4 @@
-"""Choose the length of tasks from the time that earlier tasks took.
+"""Choose the length of the next tasks from the times of earlier ones.
 
 In: times of tasks. Out: the number of positions or rows of the next task, the number of tasks in
 one message to a worker, and an estimate of a task's time.
@@ -59,7 +59,7 @@ STORE_SHARE = 1 / 2
 
 
 class Limits(NamedTuple):
-    """Limits of the number of positions (or rows) in the tasks of a stage (operations that run in one task).
+    """Limits for the numbers of positions (or rows) in tasks of a stage (operations that run in one task).
 
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
@@ -76,10 +76,7 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage, by its number, for an executor that sends no messages.
-
-    A stage is a group of operations that run together in one task.
-    """
+    """Return the limits of each stage (operations that run in one task), by number, if no messages are sent."""
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -89,14 +86,11 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return the limits of each stage, by its number, for an executor that sends messages to workers.
+    """Return the limits of each stage (operations that run in one task), by number, if messages go to workers.
 
     Args:
         pipeline: pipeline of the run.
         several: True if a message may have several batches; False if it has one.
-
-
-    A stage is a group of operations that run together in one task.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -114,10 +108,10 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
-    """Return the number of batches to do together next, so that they take about 30 ms: from 1 to `most`.
+    """Return how many batches (1 to `most`) to make together next, so that they take about 30 ms.
 
     Args:
-        done: number of batches that were done together last. The result is at most twice as large.
+        done: number of batches that were made together last. The result is at most twice as large.
         seconds: seconds that they took.
         most: largest result.
 
@@ -128,9 +122,9 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """Measures the time of tasks, and chooses the length of the next task within the `limits` of its stage.
+    """Measures the times of tasks, and chooses the length of the next task within the `limits` of its stage.
 
-    A stage is a group of operations that run together in one task.
+    A stage is the operations that run together in one task.
     """
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
@@ -142,21 +136,15 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows that the next task of a stage should have.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return the number of positions or rows for the next task of a stage."""
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Return the number of tasks that the next message of a stage should have.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return the number of tasks for the next message of a stage."""
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if a task of a stage does not change the length of the next tasks, which is full already.
+        """Return True if a task cannot change the length of the next tasks, because they already have the full length.
 
         Args:
             stage: number of the stage.
@@ -167,14 +155,11 @@ class Pace:
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Return True if tasks of a stage waited for their records for over 10 % of their time.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return True if tasks of a stage waited for their records for more than 10 % of their time."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Return the number of tasks of a stage whose rows fit into memory.
+        """Return how many tasks of a stage may have their rows in memory at a time.
 
         Args:
             stage: number of the stage (operations that run in one task).
@@ -185,10 +170,9 @@ class Pace:
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
-        """Record the time of a task, and adapt the length of the next ones. Return True if anything changed.
+        """Record the time of a task, and adapt the length of the next ones.
 
-        The length at most doubles after each task. Seconds that the task waited for records count
-        as its time, because otherwise everything that arrives during a wait would arrive at once.
+        The length at most doubles after each task. Waiting for records counts as time of the task.
 
         Args:
             task: task that is done.
@@ -222,9 +206,8 @@ class Budget:
     """Limits of tasks by the bytes of their rows in the object stores of a Ray cluster.
 
     An object occupies one piece of the store of the node that made it, and of each node that reads
-    it. An object that is large beside the store displaces others, is written to disk, or never
-    arrives. So the first tasks have one unit (the inputs of one output) each, and tasks grow once
-    the size of rows is known.
+    it. An object that is large compared with the store displaces others, is written to disk, or never
+    arrives. So the first tasks make one output each, and tasks grow once the size of rows is known.
 
     Args:
         stages: number of stages that have rows in the stores at the same time.
@@ -238,15 +221,15 @@ class Budget:
         self._largest: dict[int, float] = {}  # bytes of a task, by the stage
 
     def set_store(self, name: str, size: float) -> None:
-        """Note that the store `name` has a capacity of `size` bytes; 0 if it is gone."""
+        """Set the capacity of the object store `name` in bytes; 0 removes the store."""
         self._stores.pop(name, None)
         if size > 0:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Note that a task of a stage, with `inputs` inputs, made `rows` rows of `size` bytes together.
+        """Record that a task with `inputs` inputs made `rows` rows, of `size` bytes together.
 
-        The estimate rises at once to a heavier task, and falls slowly after lighter ones.
+        The estimated size of a row rises at once after a task with larger rows, and falls slowly after smaller ones.
         """
         weight = size / max(inputs, 1)
         self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
@@ -254,10 +237,7 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs of a task of a stage that reads a leaf; 1 before a task of it is done.
-
-        A leaf is a source with its sampler.
-        """
+        """Return the largest number of inputs for a task of a stage that reads records; 1 before its first task is done."""
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])
@@ -265,8 +245,8 @@ class Budget:
     def most_rows(self) -> int:
         """Return the largest number of rows that one task, or one object in a store, should have.
 
-        They fill at most an eighth of the smallest object store. The result is 1 before the bytes
-        of a row are known, i.e. before a task is done.
+        So many rows fill at most an eighth of the smallest object store. The result is 1 until a task is
+        done, because the size of a row is unknown.
         """
         return 1 if self._row is None else self._most(self._object(), self._row)
 
@@ -274,7 +254,7 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return the number of tasks of a stage that may be running, or done and not received, at a time; at least 1.
+        """Return how many tasks of a stage may be in progress, or done and not received, at a time; at least 1.
 
         Args:
             stage: number of the stage (operations that run in one task).
@@ -288,9 +268,9 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead; 0 for none.
+    """Return how many tasks of a stage, of `positions` positions each, one worker reads ahead; 0 for none.
 
-    A stage is a group of operations that run together in one task.
+    A stage is the operations that run together in one task.
     """
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
@@ -299,20 +279,17 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 
 
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
-    """Return the number of keys of a leaf (a source with its sampler) that are read ahead.
+    """Return how many keys of a leaf (a source with its sampler) are read ahead.
 
-    They have `options.prefetch_buffer_size` records together, but there is at least one key for
-    each concurrent read.
+    Together they stand for about `options.prefetch_buffer_size` records; there is at least one key for each
+    concurrent read.
     """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return the largest number of concurrent reads of a leaf that `options` allow; 0 if it is not read ahead.
-
-    A leaf is a source with its sampler.
-    """
+    """Return how many concurrent reads of a leaf (a source with its sampler) `options` allow; 0 for no reading ahead."""
     readers = options.prefetch_buffer_size
     if readers and leaf.source_facts.read_in_loop is None:
         readers = options.num_threads

@@ -1,4 +1,4 @@
-"""Decide which worker does which job, and what happens to jobs whose worker ended. No process, no clock, no I/O.
+"""Decide which worker does which job, and what happens to the jobs of a worker that ended. No process, clock or I/O.
 
 In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
@@ -6,7 +6,7 @@ The rules:
 * A job goes to the worker with the least work. Missing workers are started first. With a `depth`, a worker gets jobs
   only after it has begun, and has at most `depth` messages of jobs; other jobs wait in their order. A job at which a
   worker ended is then tried with no other job, because answers to jobs before it may have been lost with the worker.
-* Jobs of a series each continue where the one before ended. They all go to one worker, as long as it exists and has
+* A job of a series continues where the one before it ended. They all go to one worker, as long as it exists and has
   room. A new series goes to the worker that has the fewest series.
 * If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if possible. If not,
   and if it was alone in its message, this counts as a try; after `MAX_TRIES` tries the job is given up.
@@ -14,7 +14,7 @@ The rules:
 * If jobs are dropped, waiting jobs are removed. Jobs that workers already have are done, but are not assigned again
   if a worker ends.
 * If a job takes longer than the timeout, its worker is killed, and the rule for ended workers applies.
-* A worker that is one too many gets no jobs, and is killed when it has done its jobs. The user is not told.
+* A surplus worker gets no more jobs, and is killed when it has done its jobs, without a warning.
 * If all workers end together with the process that makes them, everything is started again and all jobs are assigned
   again. If that happens `MAX_TRIES` times without an answer in between, the run fails.
 """
@@ -60,9 +60,8 @@ class Job:
         number: number of the job. Jobs are assigned again in the order of their numbers.
         divisible: True if the job can be divided into parts that run alone.
         cost: expected seconds.
-        series: jobs of a series each continue where the one before ended; None: of no series.
-        alone: True if the job is the only one of its message, so that it is at fault if its worker
-            ends.
+        series: identifies a series, in which each job continues where the one before ended; None: no series.
+        alone: True if the job is the only one in its message. If its worker ends, this job is the cause.
         tries: number of workers that ended while doing it.
         dropped: True if its result is not needed any more.
     """
@@ -81,16 +80,16 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(slots=True, eq=False)
 class _Worker(Generic[J]):
-    """Record of a worker in the pool.
+    """What the pool knows about one worker.
 
     Attributes:
         number: number of the worker.
         jobs: its jobs, in the order in which it does them.
         load: expected seconds of these jobs.
-        messages: number of messages that had these jobs.
+        messages: number of messages in which these jobs were sent.
         ready: True if the worker has begun.
         began: time at which the first job began.
-        late: the job for whose timeout the worker is being killed; None if it is not being killed.
+        late: the job that exceeded its timeout, for which the worker is being killed; else None.
     """
 
     number: int
@@ -102,9 +101,9 @@ class _Worker(Generic[J]):
     late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job, i.e. has fewer than `depth` messages of jobs.
+        """Return True if the worker may get a job, because it has fewer than `depth` messages.
 
-        A job at which a worker has ended gets a worker for itself alone.
+        A job that has ended a worker before needs a worker without other jobs.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
@@ -162,8 +161,8 @@ class WorkerPool(Generic[J]):
     def resize(self, worker_count: int) -> list[Action[J]]:
         """Change the number of workers, and return the actions for that.
 
-        Surplus workers are killed at once if they have not begun and have no jobs. Others stay until they end; see
-        `let_go`.
+        Surplus workers that have not begun and have no jobs are killed at once. Other surplus workers stay in the pool
+        until `let_go` is called.
         """
         self._worker_count = worker_count
         self._leaving.clear()
@@ -174,12 +173,12 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give the surplus workers, last started first, no more jobs; return the actions that end idle ones."""
+        """Give no more jobs to the surplus workers (those started last), and return the actions that end the idle ones."""
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 
     def without_idle(self) -> list[Action[J]]:
-        """Remove surplus workers that have done their jobs, and return the actions that kill them."""
+        """Remove surplus workers that have done all their jobs, and return the actions that kill them."""
         idle = [number for number in self._leaving if not self._workers[number].jobs]
         for number in idle:
             del self._workers[number]
@@ -187,7 +186,7 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """Allow a worker to have this number of messages at a time, if it is more than before."""
+        """Raise the number of messages that a worker may have at a time to `depth`, if it was lower."""
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
@@ -204,7 +203,7 @@ class WorkerPool(Generic[J]):
     def drop_jobs(self, most_seconds: float) -> bool:
         """Drop all jobs, because their results are not needed.
 
-        Returns True if every worker needs at most `most_seconds` for the jobs that it has, else False.
+        Return True if every worker needs at most `most_seconds` for the jobs that it already has.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -216,13 +215,13 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Assign new jobs, which go to one worker in one message, and return the actions for that."""
+        """Assign new jobs, all to one worker in one message, and return the actions that send them."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)
 
     def give_waiting(self, now: float) -> list[Action[J]]:
-        """Assign waiting jobs to workers that have room, and return the actions for that."""
+        """Assign waiting jobs to workers that have room, and return the actions that send them."""
         actions: list[Action[J]] = []
         while self._waiting and (worker := self._worker_for(self._waiting[0][0])) is not None:
             jobs = self._waiting.pop(0)
@@ -238,9 +237,9 @@ class WorkerPool(Generic[J]):
         return actions
 
     def _worker_for(self, job: J) -> _Worker[J] | None:
-        """Return the worker to give a job to, or None if no worker has room.
+        """Return the worker to which a job is given; None if no worker has room.
 
-        It is the one with the least work, or, for a job of a series, the one that had the series' last job.
+        It is the worker with the least work; for a job of a series, the worker that had the last job of the series.
         """
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
@@ -260,7 +259,7 @@ class WorkerPool(Generic[J]):
         return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """Remove jobs from a worker, whose message was not sent. The caller assigns them again."""
+        """Remove jobs from a worker, because the message with them was not sent. The caller assigns them again."""
         holder = self._workers[worker]
         holder.messages -= 1
         for job in jobs:
@@ -268,13 +267,13 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """Note that a worker has begun, at the time `now`. The time limit of its first job starts now."""
+        """Record that a worker has begun. The time limit of its first job starts at the time `now`."""
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
 
     def answered(self, worker: int, count: int, now: float) -> list[J]:
-        """Note that a worker has answered a message of `count` jobs, and return these jobs."""
+        """Record that a worker has answered a message of `count` jobs, and return these jobs."""
         self._failed_starts = 0
         answerer = self._workers[worker]
         answerer.began = now
@@ -285,9 +284,10 @@ class WorkerPool(Generic[J]):
         return done
 
     def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
-        """Note that a worker has ended, and return the actions that follow. All of its answers are known.
+        """Record that a worker has ended, and return the actions that follow.
 
-        `how` is the rest of a sentence that begins with "was terminated unexpectedly".
+        The caller has already handled all answers of this worker. `how` is the rest of a sentence that begins
+        with "was terminated unexpectedly".
         """
         if worker not in self._workers:  # it was let go
             return []
@@ -316,10 +316,10 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """Note that workers have ended through no fault of their jobs, and return the actions that follow.
+        """Record that workers have ended through no fault of their jobs, and return the actions that follow.
 
         The user is warned of `event`, unless it is None. The time limit of other workers' current
-        jobs starts again, because they may have waited for what was lost.
+        jobs starts again, because they may have waited for lost rows.
         """
         known = [worker for worker in workers if worker in self._workers]  # others were let go
         told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
@@ -329,9 +329,9 @@ class WorkerPool(Generic[J]):
         return [*told, *self._assign_again(jobs, now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
-        """Note that the process that makes workers has ended, and all workers with it. Return the actions that follow.
+        """Record that the process that makes workers has ended, with all workers, and return the actions that follow.
 
-        `how` is the rest of a sentence that begins with "was".
+        `how` ends the sentence that begins with "the process that makes the workers".
         """
         jobs = self._jobs_of(list(self._workers))
         self._failed_starts += 1
@@ -347,7 +347,7 @@ class WorkerPool(Generic[J]):
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """Remove a worker and return its record. If too few workers would be left, a surplus worker is kept."""
+        """Remove a worker, and return what is known about it. If too few workers would be left, keep a surplus worker."""
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:
@@ -355,17 +355,17 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign jobs that are not dropped again, each alone, and waiting jobs; return the actions for that."""
+        """Assign jobs again, each alone, except dropped ones; also waiting jobs. Return the actions that send them."""
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """Return the workers that have a job now, each with its current job."""
+        """Return (number, current job) of each worker that has a job now."""
         return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
 
     def late_at(self) -> float:
-        """Return the time at which the first current job exceeds the timeout; infinity without a job or a timeout."""
+        """Return the time at which the next current job exceeds its timeout; infinity without a job or a timeout."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
 

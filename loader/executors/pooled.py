@@ -1,10 +1,12 @@
-"""The executor with workers elsewhere: in its loop, a pool decides on events, and a transport acts on that.
+"""The executor whose workers are elsewhere: it connects a pool, which decides, with a transport, which acts.
 
-In: tasks. Out: handles. It has no thread: events are handled while somebody asks for a result.
+In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to the pool,
+and the pool's actions to the transport, while the caller asks for a result.
 
-`pool` has the rules. A divided task becomes a block with its parts, so that rows before the record at fault are
-delivered. A task that is given up fails with `WorkerCrashedError`, or is skipped. If rows can be lost with a machine,
-each block keeps its task, which is run again when rows are lost.
+`pool` has the rules. If a task that ended its worker is divided, its result is a block that has the parts, which
+are then run. So rows before the record at fault are delivered. A task that is given up fails with
+`WorkerCrashedError`, or is skipped. If rows can be lost with a machine, each block keeps its task, which is run
+again when rows are lost.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ LONG_SECONDS = 1.0
 class PooledHandle(Job):
     """The result, now or later, of a task that a worker runs.
 
-    `blocks` have the rows of the task, and `block` is its result, or None. `gave_up` says why the
-    task was given up ("" if it was not); then `suspects` are its inputs, each run alone.
+    `blocks` have the rows to which the task refers, and `block` is its result, or None. If the task was
+    given up, `gave_up` says why (else ""), and `suspects` are its inputs, each run alone to find the input at
+    fault.
     """
 
     executor: PooledExecutor
@@ -56,7 +59,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """Return True if the result has arrived. Handles events."""
+        """Return True if the result has arrived, after handling the transport's events."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()
@@ -69,7 +72,7 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the result is there. A failed task has the result of its first input at fault."""
+        """Return True if the result is there. If the task was given up, it is the result of its first input at fault."""
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):
@@ -79,7 +82,10 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost (`rows`), the `handle` whose task makes them, and its new handle while it runs again."""
+    """Rows that may be lost with a machine, and the task that makes them again.
+
+    `rows` are the rows, `handle` is that of their task, and `again` the handle of the task while it runs again.
+    """
 
     handle: PooledHandle
     rows: StoredRows
@@ -88,7 +94,7 @@ class RowsWithTask:
     def are_lost(self) -> bool:
         """Return True if the rows are lost.
 
-        If their task was run again, take its new rows first. Raises the error of that task if it
+        If the task was run again, its new rows replace the old ones first. Raises the error of that task if it
         failed, or WorkerCrashedError if it made no rows.
         """
         if self.again is not None and (block := self.again.block) is not None:
@@ -115,7 +121,7 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with the workers of a transport. Reports workers that begin and end to the observer."""
+    """Runs tasks with the workers of a transport. The observer gets the beginnings and ends of workers."""
 
     elsewhere = True
 
@@ -169,13 +175,13 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done. Handles events."""
+        """Return True if every submitted task is done, after handling the transport's events."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the positions or rows of the next task, so that it takes some time and its rows fit memory."""
+        """Return the number of positions or rows of a stage's next task: more if tasks are quick, if the rows fit in memory."""
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)
@@ -188,7 +194,7 @@ class PooledExecutor(Executor):
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks that keep workers busy: more if they wait for records, fewer if rows are large."""
+        """Return how many tasks keep the workers busy: more if they wait for records, fewer if rows are large."""
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
             known = self._windows[stage] = self._window(stage)
@@ -210,7 +216,7 @@ class PooledExecutor(Executor):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
         """Submit a task on rows of `blocks`.
 
-        Tasks on groups are collected until they fill a message, or somebody waits.
+        Tasks on groups of rows are collected until they fill a message, or until the caller waits for a result.
         """
         if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
             return made
@@ -243,7 +249,7 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle the events so far. With `wait`, wait for an event, or for a task to exceed its timeout.
+        """Handle all events of the transport so far. With `wait`, wait for an event, or until a task exceeds its timeout.
 
         Raises WorkerCrashedError if workers end again and again without a result; and exceptions of
         the transport, after which the executor is closed.
@@ -297,7 +303,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions in order. Further actions that result from them are carried out afterwards."""
+        """Carry out the pool's actions in order, and then any actions that result from them."""
         self._actions += actions
         if self._acting:
             return
@@ -333,7 +339,10 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send a worker tasks (`handles`); if rows that they use are lost, run the tasks of these rows again first."""
+        """Send tasks (of `handles`) to a worker. If rows that they use are lost, run the tasks of these rows again instead.
+
+        The tasks are then sent later.
+        """
         blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
@@ -365,7 +374,10 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Fail a task for a `reason`: run each of its inputs alone, so that the error names the input at fault."""
+        """Give a task up: run each of its inputs alone, so that the error names the input at fault.
+
+        `reason` says in the error how the last worker ended.
+        """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
@@ -375,7 +387,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return the handle (result to come) of `task`, one input of a failed task. Ending one worker puts it at fault."""
+        """Return the handle (result to come) of `task`, one input of a given-up task. It is at fault if it ends one worker."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect
@@ -384,7 +396,7 @@ class PooledExecutor(Executor):
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks. Return True if workers can take new ones.
+        """Drop all tasks. Return True if the workers can be used for new ones.
 
         Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they
         have.

@@ -14,7 +14,7 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, now or later. The thread that calls the executor calls its methods."""
+    """The result of one task, now or later. Its methods are called on the thread that calls the executor."""
 
     def ready(self) -> bool:
         """Return True if `result` would return without waiting or working.
@@ -46,39 +46,32 @@ class Executor(Protocol):
     """
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows of a stage's next task: a multiple of the stage's unit.
+        """Return the number of positions or rows of a stage's next task: the inputs of one or several outputs.
 
-        The stream does not depend on it. Called by `stream.ordered` and `regroup` once for each
-        task, before `submit`.
-
-        A unit is the group of inputs that make one output. A stage is a group of operations that
-        run together in one task.
+        The stream does not depend on this number. Called by `stream.ordered` and `regroup` once for each
+        task, before `submit`. A stage is the operations that run together in one task.
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put into one block (rows of a task) where any number would be right.
+        """Return the largest number of rows to put into one block (rows of a task), where the stream allows any number.
 
         Called by `stream.join` each time that it puts rows together. The default has no limit.
         """
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks of a stage to have submitted at a time; 1 if nothing runs ahead.
+        """Return how many tasks of a stage to have submitted at a time; 1 if nothing is done in advance.
 
         Called by `stream.ordered` when a run begins, and then for each block (the rows of one task)
-        that it needs.
-
-        A stage is a group of operations that run together in one task.
+        that it needs. A stage is the operations that run together in one task.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Submit a task, and return its handle (a result to come). Does not wait.
 
         Called by `stream.ordered` once for each task, in the order of the stage's elements. If an
-        executor returns, in place of a task's rows, a block that says that the task was divided, each
-        part of the task is submitted in the same way.
-
-        A stage is a group of operations that run together in one task.
+        executor has divided a task, it returns a block that has the parts in place of rows; each part is
+        then submitted in the same way.
 
         Args:
             task: the task.
@@ -86,11 +79,11 @@ class Executor(Protocol):
         """
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks, because the iterator moves to another place. Later tasks are counted by `observer`.
+        """Drop all tasks, because the iterator is set to another position.
 
-        Returns True if the executor can be used again. After False the caller closes it, because
-        new workers start faster. Called by `run_handle`. Handles of dropped tasks are not used any
-        more.
+        Return True if the executor can be used for new tasks, which `observer` then counts. After False,
+        the caller closes it and makes a new executor, because to wait for the workers' present tasks would
+        take longer. Called by `run_handle`. Handles of dropped tasks are not used any more.
         """
         return False
 
@@ -104,21 +97,21 @@ class Executor(Protocol):
 
 
 class Tuning:
-    """Findings of the executors of one loader with `worker_count="auto"`.
+    """Keeps the search for the best number of workers (`worker_count="auto"`) from one epoch of a loader to the next.
 
-    One executor has them at a time. Another one at the same time begins without any.
+    Only one executor at a time has the search. Another one that begins meanwhile searches from the beginning.
     """
 
     def __init__(self) -> None:
         self._found: Any = None
 
     def take(self) -> Any:
-        """Return the findings, and remove them; None if there are none, or if another executor has them."""
+        """Return the progress of the search, and remove it here; None if there is none, or if another executor has it."""
         found, self._found = self._found, None
         return found
 
     def give_back(self, found: Any) -> None:
-        """Store findings for the next epoch."""
+        """Store the progress of the search, `found`, for the executor of the next epoch."""
         self._found = found
 
     def __reduce__(self) -> tuple[type[Tuning], tuple[()]]:
@@ -126,7 +119,7 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return the number of tasks of a stage (operations that run in one task) to have submitted at a time.
+    """Return how many tasks of a stage (operations that run in one task) to have submitted at a time.
 
     Args:
         workers: number of workers.

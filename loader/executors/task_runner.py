@@ -37,7 +37,7 @@ _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Make this process worker `number`: `breakpoint()` raises from now on; random generators are seeded anew.
+    """Prepare this process to be worker `number`: `breakpoint()` raises an error, and random generators get new seeds.
 
     Called before anything is unpickled.
     """
@@ -51,7 +51,7 @@ def _no_debugger(*_: Any, **__: Any) -> None:
     """Raise an error in place of the debugger that `breakpoint()` would start.
 
     Raises:
-        DebuggerError: always, as a worker process has no terminal.
+        DebuggerError: always, because a worker process has no terminal.
     """
     raise DebuggerError(
         "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: "
@@ -73,9 +73,9 @@ class WorkerSetup(NamedTuple):
 
 
 class OptionsFirst:
-    """Wrapper of `options` that is unpickled as a `WorkerSetup`.
+    """Options that are unpickled as a `WorkerSetup`.
 
-    This calls `worker_init_fn` before the pipeline is unpickled.
+    Unpickling calls `worker_init_fn`, so that it is called before the pipeline is unpickled.
     """
 
     def __init__(self, options: ExecutionOptions) -> None:
@@ -107,9 +107,9 @@ class TaskRunner(Generic[T]):
         pipeline: pipeline of the run.
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
-        tell_of_hang: function that gets the report about a task that takes long.
-        weighs_records: True: a task is counted with the bytes of its records if they are more than
-            those of its rows.
+        tell_of_hang: function that is called with the report about a task that takes long.
+        weighs_records: True: the size of a task is that of its records, if they have more bytes than its
+            rows.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of a message's first task. Return a function that waits for them, or None."""
+        """Begin to read the records of a message's first task. Return a function that waits for them; None if it does not."""
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
     def run(
@@ -177,9 +177,9 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
     """Return a block (the rows of one task) and its encoded rows, without rows that cannot be encoded.
 
-    If `on_error` skips the failure, all rows of the same unit (the records of one element) are left
-    out, and counted as skipped. Otherwise the block ends before this unit, with the failure as its
-    `failure`, which ends the stream there.
+    If `on_error` skips the failure, all rows made of the same inputs are left out, and counted as skipped.
+    Otherwise the block ends before these rows, with the failure as its `failure`, which ends the stream
+    there.
 
     Args:
         block: rows of the task.
@@ -204,7 +204,7 @@ def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any
 
 
 def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) -> tuple[int, Exception]:
-    """Return the index of the first row that cannot be encoded, and its error; 0 and `failure` if each one can."""
+    """Return the index of the first row that cannot be encoded, and its error; 0 and `failure` if each row can."""
     for number, row in enumerate(rows):
         try:
             encode([row])
@@ -214,9 +214,10 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """End a block before the unit of row `row`, with the failure `error`; or drop that unit if `on_error` skips it.
+    """Remove the rows that cannot be encoded, because `row` cannot, from a block (the rows of one task).
 
-    A unit is the group of inputs that make one output. A block has the rows that one task returned.
+    If `on_error` skips the failure `error`, these are all rows made of the same inputs. Else they are these and all later
+    rows, and the block ends with the failure.
     """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
@@ -236,7 +237,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return the key of the record of which row number `row` was made, in a list; [] if it was made of a join's rows."""
+    """Return [key] of the record from which a row was made; [] if it was made of rows of a join."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

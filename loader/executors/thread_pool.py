@@ -1,4 +1,4 @@
-"""A pool of threads that make calls. After closing, none of its threads is left.
+"""A pool of threads that call functions. After closing, none of its threads is left.
 
 In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait does no harm,
 unlike with the locks of `concurrent.futures`.
@@ -46,7 +46,7 @@ class Call(Generic[T]):
         del self  # The traceback of an error holds this frame. With the call in it, both would be in a reference cycle.
 
     def give_up(self) -> None:
-        """Mark the call as failed, because no thread will make it. Wakes a waiting thread."""
+        """Mark the call as failed, because no thread will make it, and wake the thread that waits for it."""
         self._error = RuntimeError("the pool of threads was closed before it came to this call.")
         self.done = True
         self._waited_for.release()
@@ -56,7 +56,7 @@ class Call(Generic[T]):
         return self.done
 
     def result(self) -> T:
-        """Wait for the call; return its result or raise its exception, a RuntimeError if the pool was closed.
+        """Wait for the call; return its result or raise its exception. RuntimeError if the pool was closed before.
 
         Called once.
         """
@@ -73,7 +73,7 @@ class Call(Generic[T]):
 class Pool:
     """A pool of at most `count` threads, whose names begin with `name`.
 
-    A thread is started when a call is submitted that it could make.
+    Threads are started as calls are submitted.
     """
 
     def __init__(self, count: int, name: str) -> None:

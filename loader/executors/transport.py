@@ -22,10 +22,7 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class StoredRows(Protocol):
-    """Rows of a block, wherever the transport stores them. They are kept as long as this object lives.
-
-    A block has the rows that one task returned.
-    """
+    """Rows of a block (the rows of one task), wherever the transport stores them. They exist as long as this object."""
 
     @property
     def lost(self) -> bool:
@@ -33,34 +30,32 @@ class StoredRows(Protocol):
 
         Read on the consumer's thread: before each message that refers to the rows, and between two
         calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the
-        task again, and the new block (the rows of one task) replaces these rows.
+        task again, and the new rows replace these.
         """
 
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
 
-        Their memory may be shared with this object. Called on the consumer's thread, once or twice,
-        and again after None. After None the loop polls and reads `lost`. Never raises for a lost
-        row.
+        Their memory may be shared with this object. Called on the consumer's thread, once or twice. After
+        None, the loop polls, reads `lost`, and may call it again. Never raises an exception because rows are
+        lost.
         """
 
     def columns(self) -> StackedRows | None:
         """Return the rows in the user's process as columns, without a copy; None if that is not possible.
 
-        Called on the consumer's thread, any number of times. The caller owns the memory, which is
-        kept as long as it is used.
+        Called on the consumer's thread, any number of times. The memory then belongs to the
+        caller; it exists as long as arrays refer to it.
         """
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block, to which the tasks of a message refer by the block's number.
+    """Rows `[first, last)` of an earlier block (the rows of one task), to which the tasks of a message refer.
 
-    Tasks count rows from `first`, so the block's other rows need not be sent.
-
-    A block has the rows that one task returned.
+    Tasks count rows from `first`, so the other rows of the block need not be sent.
 
     Attributes:
-        block: number of the block (the rows of one task).
+        block: number of the block.
         first: first row.
         last: end of the rows, exclusive.
         tags: origins of these rows.
@@ -90,7 +85,7 @@ class Message(NamedTuple):
     def of(
         cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], StoredRows]
     ) -> Message:
-        """Return a message for tasks on groups, with the rows of `blocks` that they refer to.
+        """Return a message for tasks on groups of rows, with the rows of `blocks` to which they refer.
 
         The rows are renumbered from the first one that is sent. `rows_of` returns the transport's
         rows of a block (the rows of one task).
@@ -112,11 +107,12 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks (the rows of one task each) that a message refers to, by their numbers.
+    """Return, in a worker, the blocks (the rows of one task each) to which a message refers, by their numbers.
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that returns the rows of a whole block for the transport's object.
+        load: function that takes the transport's object for the rows of a whole block, and returns the
+            rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
@@ -131,7 +127,7 @@ class Ready(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Event: a worker has run its oldest message. `blocks` has one block for each task, in order.
+    """Event: a worker has run the tasks of its oldest message. `blocks` has one block for each task, in order.
 
     The loop uses `block.rows` as the `StoredRows` of this transport.
 
@@ -143,9 +139,9 @@ class Answered(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Event: a worker has ended. All of its answers that were not lost came before; no event of it follows.
+    """Event: a worker has ended. It comes after all answers of the worker that were not lost, as its last event.
 
-    Comes once for each worker that ends, also after `kill`. It may be missing for a worker that was
+    Comes once for each worker that ends, also after `kill`. It may not come for a worker that was
     idle when it was killed. `how` is the rest of a sentence that begins with "was terminated
     unexpectedly".
     """
@@ -171,7 +167,7 @@ class Hang(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The report in one line."""
+        """The report as one line of text."""
         return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
 
 
@@ -191,7 +187,7 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it. `restart` is called next.
 
-    `how` is the rest of a sentence that begins with "the process".
+    `how` ends the sentence that begins with "the process that makes the workers".
     """
 
     how: str
@@ -204,7 +200,7 @@ class Lost(NamedTuple):
         workers: numbers of the workers.
         how: a sentence that says what happened, such as "node 10.0.0.7 of the Ray cluster was
             lost".
-        is_news: False if the user was warned of it before.
+        is_news: False if the user was already warned of it.
     """
 
     workers: Sequence[int]
@@ -213,7 +209,10 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: from now on `workers` workers have room. The loop starts more, or kills some."""
+    """Event: the number of workers for which there is room has changed to `workers`.
+
+    The loop then starts workers, or kills surplus ones.
+    """
 
     workers: int
 
@@ -240,7 +239,7 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message. If the worker is gone, do nothing: `Ended` follows."""
+    """Action: send `jobs` to a worker, in one message. If the worker has ended, do nothing, because `Ended` follows."""
 
     worker: int
     jobs: Sequence[J]
@@ -260,7 +259,7 @@ class Finish(NamedTuple, Generic[J]):
 
 
 class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by its parts, which are then submitted as new jobs. The job itself is not done."""
+    """Action: replace the job by its parts, which are submitted as new jobs in place of it."""
 
     job: J
 
@@ -273,7 +272,7 @@ class GiveUp(NamedTuple, Generic[J]):
 
 
 class Restart(NamedTuple):
-    """Action: start the process again that makes workers, which has ended."""
+    """Action: start the process that makes workers again, because it has ended."""
 
 
 class Warn(NamedTuple):
@@ -315,24 +314,23 @@ class Transport(Protocol):
         """Start a worker. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
 
         Called `worker_count` times at the beginning, then after `Ended`, `Lost` or `Room`. Returns
-        at once; `poll` later returns `Ready` or `Ended` for it. Does not raise if the worker cannot
-        start: this comes as `Ended`.
+        at once; `poll` later returns `Ready` for it, or `Ended` if it cannot start.
         """
 
     def send(self, worker: int, message: Message) -> None:
         """Send a worker a message, after its earlier ones.
 
         Called once for each message, thousands of times a second. At most `depth` messages are
-        unanswered at a time. Returns at once: if the worker does not receive at the moment, the
+        unanswered at a time. Returns at once: if the worker cannot receive at the moment, the
         message is kept and sent later. Does nothing if the worker has ended, because `Ended`,
-        `Lost` or `AllEnded` follows, or is in the list that the caller handles. Either `Answered`
+        `Lost` or `AllEnded` follows, or is in the list that the caller is handling. Either `Answered`
         follows or the end of the worker, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
         """Return the events since the last call, in order. Answers of a worker come in the order of its messages.
 
-        Called before every result that is not there. `seconds` is 0 if the caller does not want to
+        Called while a result has not arrived. `seconds` is 0 if the caller does not want to
         wait; otherwise the seconds until the first task exceeds its timeout, or None without a
         timeout. May return earlier without events. Before it waits, it tells workers which memory
         was released. An event is never returned twice, and is lost only by an interrupt, which ends
@@ -344,7 +342,7 @@ class Transport(Protocol):
         """
 
     def kill(self, worker: int) -> None:
-        """End a worker at once, whatever it does.
+        """End a worker at once, even if it runs a task.
 
         Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
         idle. Returns at once; `Ended` follows after the worker's last answers. Does nothing if the
@@ -352,7 +350,7 @@ class Transport(Protocol):
         """
 
     def restart(self) -> None:
-        """Start the process again that makes workers. All workers started before are gone.
+        """Start the process that makes workers again. All workers started before have ended.
 
         Called once after each `AllEnded`, before any other method. Never called if the transport
         does not send `AllEnded`.

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the levels that loggers of this process were set to, by logger name; "" is the root logger."""
+    """Return the level of each logger for which one was set in this process, by logger name; "" is the root logger."""
     named = {
         name: one.level for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)
     }
@@ -21,7 +21,7 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set loggers to levels (logger name → level) of the user's process, so that records that it drops are not made."""
+    """Set loggers to the levels of the user's process (by logger name), so that unwanted log records are not made."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
@@ -47,7 +47,7 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Send all log records of this process with `send`, in place of its own handlers."""
+    """Send all log records of this process with `send`, instead of passing them to its own handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
@@ -63,7 +63,7 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 
 
 def handle_here(data: bytes) -> None:
-    """Unpickle a worker's record, and pass it to the logger of its name in this process, if that logs its level."""
+    """Unpickle a worker's log record, and pass it to the logger of the same name here, if that logger logs its level."""
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)

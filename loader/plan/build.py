@@ -47,7 +47,7 @@ def make_pipeline(
     """Check the arguments of a `DataLoader`, and make its pipeline.
 
     Args:
-        data_source: source, or what becomes one: a list, an array, a dict of arrays.
+        data_source: source; or a list, an array or a dict of arrays, which becomes one.
         sampler: the user's sampler, which decides the order of the records.
         operations: transforms, batches and plain functions.
         shard_options: shard of this process; None for that of the sampler.
@@ -109,9 +109,9 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
 def not_empty(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline, after checking that not all of its records are dropped as the remainder of a batch.
 
-    Only the first, largest shard is checked: another shard with too few records is found when the
-    shards compare their lengths. Joins of streams are not checked, as one of the streams may be
-    empty.
+    Only the first shard, which is the largest, is checked. Other shards that are too short are found
+    later, when shards compare their lengths. Joins of streams are not checked, because one of the
+    streams may be empty.
 
     Raises:
         EmptyStreamError: the largest shard has too few records for one batch.
@@ -140,9 +140,10 @@ def dropped_records(pipeline: Pipeline) -> int:
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
     """Check that a batch has no more records than an epoch, or than `LARGEST_OF_SEVERAL_EPOCHS` if that is more.
 
+    Sources without random access, and streams that end before one batch, are not checked.
+
     Raises:
-        ValueError: a batch has more. Sources without random access, and streams that end before,
-            are not checked.
+        ValueError: a batch has more records.
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
@@ -157,7 +158,7 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
 def _sharded(
     sampler: VectorSampler, shard_options: ShardOptions | None
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
-    """Return the sampler for the loader's shard, the shard, and its history.
+    """Return the sampler for the loader's shard, the shard, and an empty history of former shards.
 
     An unsharded sampler of Grain's order keeps its one order, and the shards read parts of it, as
     in Grain.

@@ -1,6 +1,6 @@
 """Turn a tree of nodes into leaves, stages (operations that run in one task each) and joins. Pure.
 
-In: the tree that a user described. Out: the pipeline that runs.
+In: the tree of nodes made from the user's arguments. Out: the pipeline that runs.
 
 Leaves, stages, joins and operations are numbered from the bottom of the tree to its top, inputs
 from left to right. So everything in a part of the tree has consecutive numbers, and a part keeps
@@ -48,9 +48,9 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
-    """Return the pipeline, which has one leaf and no join, with other operations.
+    """Return a pipeline (of one leaf and no join) with its operations replaced.
 
-    Its snapshot of sources and operations is kept. Raises ShardingError or ValueError if an operation
+    The saved fingerprints of sources and operations (`snapshot`) are kept. Raises ShardingError or ValueError if an operation
     does not fit the shards or the other operations.
     """
     other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
@@ -74,8 +74,8 @@ class _Numbering:
     def dealt_leaves(self) -> tuple[Leaf, ...]:
         """Return the leaves (sources with their samplers).
 
-        If records are balanced among shards by cost, a leaf's history has the size of the blocks
-        within which shards exchange records. Raises ValueError if an operation packs balanced
+        If records are balanced among shards by cost, each leaf is returned with the blocks within which
+        shards exchange records. Raises ValueError if an operation packs balanced
         records.
         """
         return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
@@ -112,7 +112,7 @@ class _Numbering:
     def _with_stages(
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
-        """Add the stages of operations on a part of the pipeline, and return the part with these stages.
+        """Divide operations on a part of the pipeline into stages, add these, and return the enlarged part.
 
         A stage is a group of operations that run together in one task.
 
@@ -140,7 +140,7 @@ class _Numbering:
 
 
 def check_shards(operations: Sequence[Operation], shards: int) -> None:
-    """Check that no operation needs a single shard if there are several shards (`shards` > 1).
+    """Check that no operation works only on one shard, if there are several (`shards` > 1).
 
     Raises:
         ShardingError: an operation works only on one shard.
@@ -169,7 +169,7 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
 
 
 def check_balanced(operations: Iterable[Operation]) -> None:
-    """Check that no operation packs records that are balanced among shards, as the rows would not be balanced.
+    """Check that no operation packs balanced records: the rows of a `Pack` would not have equal costs on the shards.
 
     Raises:
         ValueError: an operation packs.
@@ -202,7 +202,7 @@ def check_skips(leaf: Leaf) -> None:
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """Return the source or join below a node's operations, and these operations in order."""
+    """Return the source or join below all operations of a node, and these operations in order."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

@@ -1,4 +1,4 @@
-"""The place from which a stream continues, as plain numbers. Checkpoints store it, and stages start from it.
+"""A cursor: the place from which a stream continues, as plain numbers. Checkpoints store it; stages start from it.
 
 A stage is a group of operations that run together in one task.
 """
@@ -82,8 +82,8 @@ class Cursor(NamedTuple):
         positions: for each leaf (source with its sampler), the local position of the first record
             that is still to be read.
         skips: for each stage, how many of the rows that it makes next were delivered already. All
-            are 0, except inside the results of one or several records.
-        notes: for each join, and each source without random access, its state.
+            are 0, except while the rows made of one group of inputs are delivered.
+        notes: for each join, and each source without random access, its state (a few integers).
         unfinished: leftovers (rests of former shards' work). Their rows come before all others of
             their stages.
     """
@@ -94,24 +94,21 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """Return this cursor extended by one stage, with this number of delivered rows.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return this cursor with one more stage (operations that run in one task), which has delivered `skip` rows."""
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
-        """Return this cursor with leftovers of former shards that come before it.
+        """Return this cursor with leftovers of former shards, whose rows are delivered first.
 
         A leftover is the rest of a former shard's work.
         """
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
-        """Split the cursor of several parts of a pipeline, one after the other, into one cursor for each part.
+        """Split this cursor, which covers several parts of a pipeline, into one cursor for each part.
 
         Leftovers (rests of former shards' work) are left out.
 
@@ -132,14 +129,16 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """The rest of work that a shard of a former run had begun, and that no other shard can begin in the middle.
+    """Work that a shard of a former run had begun, and of which another shard must deliver the rest.
 
-    Such work is a window, or a batch that is split into its elements. Its rows come out of the same
-    stage (operations that run in one task) as the present shard's own rows, before them.
+    Such work is a window, or a batch that is split into its elements: nobody can begin in its middle, so
+    it is made again from its start. Its rows come out of the same stage (operations that run in one task)
+    as the present shard's own rows, before them.
 
     Attributes:
         shard: index of the former shard, and the number of shards of that run.
-        cursor: cursor of the part of the former shard's pipeline that ends with the stage.
+        cursor: place where the former shard stopped, in the part of its pipeline that ends with the
+            stage.
         lineages: for each leaf, the history of the order that the former run read.
         ends: for each leaf, the local position at which its order ended in the former run; None if
             it was endless.
@@ -159,12 +158,17 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """The identity of the former run and shard."""
+        """What identifies the former run and its shard: leftovers of the same shard have equal values."""
         return self.shard, self.lineages, self.ends, self.mix
 
 
-def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
-    """Return the cursor of a join, from the cursors of its inputs and the join's state `note`."""
+def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
+    """Return the cursor of a join.
+
+    Args:
+        cursors: cursors of its inputs.
+        state: state of its rule.
+    """
     positions: list[int] = []
     skips: list[int] = []
     notes: list[JoinState] = []
@@ -174,16 +178,16 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
         skips += cursor.skips
         notes += cursor.notes
         unfinished += cursor.unfinished
-    return Cursor(tuple(positions), tuple(skips), (*notes, note), tuple(unfinished))
+    return Cursor(tuple(positions), tuple(skips), (*notes, state), tuple(unfinished))
 
 
-def are_numbers(note: JoinState) -> bool:
+def are_numbers(state: JoinState) -> bool:
     """Return True if a state of a join contains only integers below `MAX_ROWS`. A damaged file may have others."""
-    return all(isinstance(value, int) and value < MAX_ROWS for value in note)
+    return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield leftovers (rests of former shards' work), each followed by the leftovers inside it."""
+    """Yield leftovers (rests of former shards' work), each followed by the leftovers that it contains."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

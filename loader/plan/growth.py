@@ -75,9 +75,9 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
 
 def generations_of(source: Any) -> dict[str, Generations]:
-    """Return the generations of the parts of a mix, by name, or of a single source, by the name "" (`ONLY`).
+    """Return the objects that list generations (versions of a source's files): one per part of a mix that has them.
 
-    Parts without generations are left out.
+    The name of a single source is "" (`ONLY`). Parts without generations are left out.
     """
     parts = source.parts if isinstance(source, MixedSource) else {ONLY: source}
     found = {name: facts_of(part).generations for name, part in parts.items()}
@@ -85,21 +85,19 @@ def generations_of(source: Any) -> dict[str, Generations]:
 
 
 def growing_parts(source: Any) -> dict[str, Generations]:
-    """Return the generations of the sources that may get more records, by the names of `generations_of`."""
+    """Return the part of `generations_of(source)` whose sources may get more records."""
     return {name: each for name, each in generations_of(source).items() if each.growing}
 
 
 def decision_folder(growing: Mapping[str, Generations]) -> str | None:
-    """Return the folder beside the data for the shards' log of appended records; None if it cannot be written."""
+    """Return the folder beside the data where shards log appended records; None if no log can be written there."""
     return growing[min(growing)].generation_folder
 
 
 def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) -> VectorSampler:
-    """Return the order of a source that has generations as one that can change.
+    """Convert the order of a source that has generations (versions of its files) to an order that can change.
 
-    Return any other order unchanged.
-
-    A generation is a version of the source's files.
+    Any other order is returned unchanged.
 
     Args:
         sampler: order of the records.
@@ -128,7 +126,7 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
 
 
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
-    """Return a mix in which the orders of parts with generations (versions of a source's files) can change.
+    """Return a mix whose parts with generations (versions of a source's files) have orders that can change.
 
     Args:
         mix: the mix.
@@ -154,12 +152,12 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
 
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
-    """Return the orders of a mix's growing parts, by name; of a single source, its order by the name "" (`ONLY`)."""
+    """Return the order of each growing part of a mix, by name; for a single source, its order under the name "" (`ONLY`)."""
     return {name: leaf.sampler.parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
 
 def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
-    """Return the plan of the positions at which a run checks for appended records.
+    """Return an object that gives the positions at which a run checks for appended records.
 
     Args:
         growth: the user's options.
@@ -173,10 +171,12 @@ def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | Mix
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
-    """Return the pipeline as its loader made it, but over other generations of its source, or of parts of a mix.
+    """Return a pipeline over other generations (versions of the source's files), otherwise as its loader made it.
 
-    A generation is a version of the source's files. `generations` has the number of the generation
-    by the name of the part; a single source has the name "" (`ONLY`).
+    Args:
+        pipeline: the pipeline.
+        generations: for each part of a mix, by name, the number of the generation to read. A single
+            source has the name "" (`ONLY`).
 
     Raises:
         SourceError: a source does not have its generation.
@@ -195,7 +195,12 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
 
 
 def source_at(source: Any, generations: Mapping[str, int]) -> Any:
-    """Return a source, or mix of sources, with the records of other generations, which are given by name.
+    """Return a source, or mix of sources, as it is in other generations (versions of its files).
+
+    Args:
+        source: the source.
+        generations: for each part of the mix, by name, the number of the generation; a single source
+            has the name "" (`ONLY`).
 
     Raises:
         SourceError: a generation does not exist, or a file was modified.
@@ -205,9 +210,7 @@ def source_at(source: Any, generations: Mapping[str, int]) -> Any:
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline of one epoch over another generation of its source.
-
-    A generation is a version of the source's files.
+    """Return the pipeline of one epoch over another generation (version of the source's files).
 
     Raises:
         SourceError: the source does not have this generation.
@@ -219,9 +222,7 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline as its loader made it, over another generation of its only source.
-
-    A generation is a version of the source's files.
+    """Return the pipeline of a single source over another generation (version of the source's files).
 
     Raises:
         SourceError: the source does not have this generation.
@@ -230,7 +231,7 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """Return the pipeline, which has one leaf, over another source and with another order."""
+    """Return a pipeline (of one leaf) with its source and order replaced."""
     assert pipeline.snapshot is not None
     snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
     leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)

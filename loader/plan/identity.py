@@ -1,7 +1,7 @@
 """The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
 
-In: source, sampler and operations, as they were when the pipeline was made. Out: a fingerprint to
-save, and descriptions of the differences from a saved one.
+In: source, sampler and operations, as they were when the pipeline was made. Out: an identity to
+save, and descriptions of its differences from a saved one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Identity:
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.
-        orders: for each leaf, the fingerprint of its sampler, with the changes that the order went
-            through in earlier runs.
+        orders: for each leaf, the fingerprint of its sampler, with the changes of the order during
+            earlier runs.
         joins: for each join of streams, its rule, and the names and sizes of its inputs.
         operations: for each operation, its fingerprint.
-        sizes: for each operation that takes several elements (`Batch`, `Pack`), how many.
+        sizes: for each operation that takes several elements (`Batch`, `Pack`), their number.
     """
 
     sources: tuple[Values, ...]
@@ -83,22 +83,22 @@ class Identity:
 
     @property
     def order(self) -> Values:
-        """The order of the first leaf (source with its sampler); of the only one, if there are no joins."""
+        """The fingerprint of the order of the first leaf (source with its sampler)."""
         return self.orders[0]
 
     @property
     def every_order(self) -> list[Values]:
-        """The order of each leaf (source with its sampler), each followed by the orders of its parts if it is a mix."""
+        """The fingerprint of each leaf's order. That of a mix is followed by those of its parts."""
         return [each for order in self.orders for each in (order, *orders_in(order))]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
-        """Return this identity with another order, and perhaps another source, of leaf number `number`."""
+        """Return this identity with the order of leaf `number` (source with its sampler) replaced, and the source if given."""
         source = self.sources[number] if source is None else source
         return replace(self, orders=_with(self.orders, number, order), sources=_with(self.sources, number, source))
 
     @property
     def labelled(self) -> Values:
-        """The same values under the labels that messages and tools show."""
+        """The same values as a dict, under the labels that messages and tools show."""
         joins = {"joins": list(self.joins)} if self.joins else {}
         return {
             "source": _one_or_all("sources", self.sources),
@@ -209,7 +209,8 @@ WEIGHT = "weight of "
 def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
     """Read the weights of a mix from a fingerprint: pairs of a first position and a dict of weights by name.
 
-    Returns [] if the value `told` has no weights.
+    Args:
+        told: the weights as a fingerprint has them. The result is [] for a value without weights.
 
     >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
     ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
@@ -224,11 +225,12 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
-    """Return a line for each part of a mix whose weight differs between two stages that begin at the same position.
+    """Describe, in a line for each part of a mix, the weights that differ from a saved state.
 
     Args:
-        saved: first position of the saved stage, and its weights by part.
-        present: the same of the present stage. If it begins at another position, the result is [].
+        saved: saved first position and weights by part.
+        present: present first position and weights by part. If the positions differ, the result
+            is [].
     """
     (start, before), (other, now) = saved, present
     if start != other:

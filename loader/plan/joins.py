@@ -3,9 +3,9 @@
 In: the user's checked arguments. Out: a tree, which `compile` turns into leaves (sources with their
 samplers), stages (operations that run in one task each) and joins.
 
-A rule is a pure function of its state, a few integers, which a cursor stores. The first integer
-counts the rows so far. A rule does not look at rows. It cannot know where an input ends, because
-there may be filters before it; so it is asked what to do when an input ends.
+A rule decides from its state alone, not from rows. The state is a few integers, which checkpoints
+store; the first counts the rows so far. A rule cannot know where an input ends, because there may be
+filters before it. So a join asks the rule what to do when an input ends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from .leaf import Leaf
 class JoinPolicy:
     """Base of the rules that decide from which input the next row comes. Rules are frozen dataclasses.
 
-    A rule's state is a tuple of integers, of which the first counts the rows so far. Arguments
-    named `note` are states.
+    A rule's state is a tuple of integers, of which the first counts the rows so far.
 
     Attributes:
         kind: name of the rule in fingerprints.
         decisive: names of the fields that decide the rule; None: all fields.
         start: state at the beginning.
-        restarts: True if an input that has ended is read again, as long as the rule does not end.
+        restarts: True if an input that has ended is read again from its beginning, until the rule ends.
         limits: True if the join may end before its inputs do.
         strict: True if all inputs must end at the same row.
-        keeps: True if rows stay in memory, to be given again when a join above begins anew.
+        keeps: True if rows are kept in memory for joins that read them again.
     """
 
     kind: ClassVar[str]
@@ -52,34 +51,35 @@ class JoinPolicy:
         names = vars(self) if self.decisive is None else self.decisive
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        """Return the input of each of the next `count` rows after the state `note`: `int64[count]`; fewer at the end.
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        """Return the number of the input of each of the next `count` rows: `int64[count]`, or fewer at the end.
 
         Subclasses must define it.
         """
         raise NotImplementedError
 
-    def after(self, note: JoinState, count: int) -> JoinState:
-        """Return the state after `count` more rows than in the state `note`."""
-        return (note[0] + count, *note[1:])
+    def after(self, state: JoinState, count: int) -> JoinState:
+        """Return the state after `count` more rows."""
+        return (state[0] + count, *state[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
         """Return how many of the join's first `rows` rows come from each input; empty if that cannot be computed."""
         return ()
 
-    def wanted(self, note: JoinState, most: int | None) -> int | None:
+    def wanted(self, state: JoinState, most: int | None) -> int | None:
         """Return how many rows of each input suffice for `most` more rows of the join.
 
-        `note` is the join's state. None, as `most` or as the result, means any number. This default
-        returns None.
+        None, as `most` or as the result, means any number. This default returns None.
         """
         return None
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
-        """Return the state after the end of an input; None if the whole join ends with it, as in this default.
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
+        """Return the state with which the join continues after the end of an input; None if the join ends, too.
+
+        This default returns None.
 
         Args:
-            note: state in which the next row was to come from this input.
+            state: state in which the next row was to come from this input.
             number: number of the input.
 
         Raises:
@@ -87,30 +87,34 @@ class JoinPolicy:
         """
         return None
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
-        """Return the state with which each of `shards` new shards begins, if former shards stopped at states `notes`.
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
+        """Return the state with which each shard of a new run begins.
 
         By default, the rows so far are divided among the shards, and no input counts as ended: a
-        shard finds each end anew.
+        shard finds each end again.
+
+        Args:
+            states: the states at which the former shards stopped.
+            shards: number of new shards.
 
         Raises:
             JoinError: this rule cannot continue on other shards.
         """
-        return (sum(note[0] for note in notes) // shards, *self.start[1:])
+        return (sum(state[0] for state in states) // shards, *self.start[1:])
 
-    def is_note(self, note: JoinState) -> bool:
-        """Return True if a value from a checkpoint may be a state of this rule."""
-        return len(note) == len(self.start) and are_numbers(note)
+    def is_state(self, state: JoinState) -> bool:
+        """Return True if a value from a checkpoint has the form of this rule's states."""
+        return len(state) == len(self.start) and are_numbers(state)
 
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of several parts of a pipeline, joined by a rule.
+    """Several parts of a pipeline, whose rows a rule joins to one stream.
 
     Attributes:
         number: number of the join in the pipeline.
-        inputs: the parts that are joined. Empty if this is not a join, but stores the state of a
-            source without random access.
+        inputs: the parts that are joined. Empty if the join only stores the state of a source
+            without random access.
         rule: decides from which input the next row comes.
         names: names of the inputs.
     """
@@ -128,7 +132,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Read:
-    """Node of a tree: the records of a source in an order, i.e. of the `leaf` (a source with its sampler)."""
+    """Node of a tree: the records of a `leaf` (a source with its sampler)."""
 
     leaf: Leaf
 

@@ -1,7 +1,6 @@
-"""A leaf: a source, the order in which it is read, and this process's part of the order.
+"""A leaf: a source, the order in which it is read, and the shard of this process.
 
-In: local positions (of this process's shard). Out: global positions (of all shards) and record
-keys.
+In: local positions (of this shard). Out: global positions (counted over all shards) and record keys.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the part of the positions that this process reads.
-        lineage: history of former runs on other numbers of shards, which says what they left to
-            read.
+        lineage: history of former runs on other numbers of shards, from which follows what is left
+            to read.
         epoch: number of the first epoch.
         name: name for states and messages, if there are several leaves; else "".
         growth: when appended records join; None if they do not join during a run.
-        end: local position at which the order ended in a former run, of which a rest is still to be
-            read; None if the order has not changed since, or did not end.
+        end: for finishing the work of a former run: local position at which the order ended then; None
+            if the order has not changed since, or did not end.
     """
 
     source: Any
@@ -61,7 +60,7 @@ class Leaf:
         return facts_of(self.source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without facts, which are asked for again in another process."""
+        """Return the attributes for pickling, without cached facts, which another process computes again."""
         return {name: value for name, value in vars(self).items() if name != "source_facts"}
 
     @property
@@ -78,18 +77,18 @@ class Leaf:
     def plans_batches(self) -> bool:
         """Return True if the order consists of planned batches.
 
-        It then depends on the number of shards, and has its own history.
+        Such an order depends on the number of shards, and keeps its own history of former shards.
         """
         return self.facts.shards == "planned"
 
     @property
     def of_several(self) -> bool:
-        """Return True if each key stands for a batch or packed row, planned from lengths, of several records."""
+        """Return True if each key stands for several records: for a batch or packed row that is planned from lengths."""
         return self.source_facts.planned
 
     @property
     def record_count(self) -> int:
-        """Number of records of the source; of planned batches or rows, the number of records that they are made of."""
+        """Number of records of the source. For planned batches or rows, the number of records in all of them."""
         known = self.source_facts.record_count
         return len(self.source) if known is None else known
 
@@ -110,13 +109,13 @@ class Leaf:
 
     @property
     def _whole(self) -> VectorSampler:
-        """The order from which `lineage` takes what former runs read, with what equally long shards leave out."""
+        """The order to which `lineage` applies: without shards, if former runs read parts of one common order."""
         common = bool(self.lineage.layers) and not self.lineage.order_shards
         return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """Order in which several shards get records of equal cost; None if records are not balanced by cost."""
+        """Map of positions that gives shards records of equal cost; None if records are not balanced by cost."""
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -134,7 +133,7 @@ class Leaf:
 
     @property
     def records_each(self) -> int:
-        """Mean number of records for a key: 1, unless batches or rows are planned."""
+        """Mean number of records per key: 1, except for planned batches or rows."""
         return self.source_facts.records_each()
 
     def left_from(self, local: int) -> int:
@@ -213,13 +212,13 @@ class Leaf:
     def by_part(self, keys: NDArray[np.int64]) -> Any:
         """Return record keys in the form that users see.
 
-        That is, for a mix, a dict of part to keys; for planned batches, the keys of their records;
-        else the keys.
+        For a mix, a dict of keys by part; for planned batches, the keys of their records; else the keys
+        themselves.
         """
         return self.source_facts.records_of(keys)
 
     def told(self, key: int) -> str:
-        """Return a record key as text for messages: for a mix, with its part; for planned batches, their record keys."""
+        """Describe a record key for messages: for a mix, with its part; for planned batches, by the keys of their records."""
         return self.source_facts.describe_key(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
@@ -232,7 +231,7 @@ class Leaf:
         return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return, for each part of a mix, the number of its records, of all shards, before a local position.
+        """Return how many records of each part of a mix come before a local position, counted over all shards.
 
         Raises:
             AttributeError: the leaf is not a mix.
@@ -243,7 +242,7 @@ class Leaf:
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """Return the number of records, of all shards, that come before a local position of this shard."""
+        """Return how many records come before a local position of this shard, counted over all shards."""
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _check_mix(self, refusal: str) -> None:

@@ -1,8 +1,8 @@
-"""The order that is left to read after earlier runs on other numbers of shards.
+"""The positions that are left to read after earlier runs on other numbers of shards.
 
-In: the states of all shards of a run. Out: the order of the records that they left, and the number
-of rows that were already delivered of records in the middle of which they stopped. It takes a few
-integers for each shard, however long the run.
+In: the states of all shards of a run. Out: the positions that the shards left; and, if a shard stopped
+between the rows of one record, how many of these rows were delivered. The size is a few integers for
+each shard, however long the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """The order of the positions that earlier runs, on other numbers of shards, have left to read.
+    """History of earlier runs on other numbers of shards; it gives the positions that they left to read.
 
     Each of these runs read a part of the positions that the run before it had left.
 
@@ -37,8 +37,8 @@ class ReshardHistory:
         total: number of positions, on all shards, in the first of these runs.
         layers: for each run, a layer with the ranges of positions that it skipped, if any, and a
             layer with the local positions that its shards reached.
-        skips: global positions of records in the middle of which a shard stopped, each with the
-            number of rows that were delivered.
+        skips: global positions of records between whose rows a shard stopped, each with the number of
+            rows that were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has
             its own order.
         order_shards: number of shards of the first run if each had its own order
@@ -46,8 +46,8 @@ class ReshardHistory:
         blocks: blocks of positions in which records are balanced among shards by cost; None if they
             are not balanced.
         grown: for each layer before which the order became longer or shorter, the number of the
-            layer, and by how many positions. A layer keeps the length that it was made with: what
-            the order has beyond it comes after all that the layer has left.
+            layer, and by how many positions. A layer keeps the length that it was made with: later
+            positions of the order come after all that the layer has left.
     """
 
     total: int = 0
@@ -69,14 +69,14 @@ class ReshardHistory:
 
     @property
     def last_total(self) -> int:
-        """Number of positions, on all shards, in the last of these runs."""
+        """Number of positions of the order in the last of these runs, counted over all shards."""
         return self.total + sum(number for _, number in self.grown)
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """Pair (index, number): from this index on, the position at an index is the index plus this number.
+        """A pair (index, offset): from this index on, a position is its index plus the offset.
 
-        Indices count the positions that are left, from 0.
+        Indices count, from 0, the positions that are left.
         """
         index = offset = 0
         for order in self.orders:
@@ -86,7 +86,7 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """Return True if no run in the history has read more positions than there were, as in a damaged state."""
+        """Return True if no run in the history has read more positions than it had. False shows a damaged state."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
@@ -95,9 +95,9 @@ class ReshardHistory:
         return sum(order.total - order.length for order in self.orders)
 
     def check_total(self, total: int) -> None:
-        """Check that these runs can be continued in an order of `total` positions.
+        """Check that an order of `total` positions can continue the runs of this history.
 
-        A longer order always fits. A shorter one fits if it has all positions that any shard has read.
+        A longer order always can. A shorter one can if it has all positions that a shard has read.
 
         Raises:
             CheckpointError: the order is too short.
@@ -113,7 +113,7 @@ class ReshardHistory:
             left += order.length - order.total
 
     def length(self, total: int) -> int:
-        """Return the number of positions that are left, of `total` positions; `total` if there was no earlier run."""
+        """Return how many of `total` positions are left to read; `total` if there was no earlier run."""
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -134,11 +134,11 @@ class ReshardHistory:
             places: for each shard of the run, its local position, and how many rows of the record
                 there were delivered.
             total: number of all positions of the run.
-            unread: ranges of local positions that all shards skipped or would have skipped later.
+            unread: ranges of local positions that all shards skipped, or were to skip later.
 
         Raises:
             CheckpointError: a shard's position is after the end of its part; or there are fewer
-                positions than earlier runs have passed.
+                positions than earlier runs have read.
         """
         self.check_total(total)
         count = len(places)
@@ -166,7 +166,7 @@ class ReshardHistory:
         return dataclasses.replace(_of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other `blocks`, within which remaining records are balanced by cost (None: nowhere).
+        """Return the history with other `blocks`, within which records are balanced by cost; None: they are not balanced.
 
         Returns it unchanged if the remaining positions do not begin at the boundary of a block, or
         a shard stopped in the middle of a record.
@@ -241,10 +241,10 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
-    """Return a layer as short plain values.
+    """Return a layer (skipped ranges, or the local positions that shards reached) as short plain values.
 
-    Ranges become pairs. Positions become the smallest one, a unit, and for each shard the number of
-    units above the smallest.
+    Ranges become pairs. Positions become three values: the smallest one, a divisor, and a list with
+    (position - smallest) / divisor for each shard.
     """
     numbers = [part for part in layer if isinstance(part, int)]
     if not numbers:
@@ -271,7 +271,7 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
-    """Return a history of these layers, each over the number of positions that it has as `total`."""
+    """Return the history whose layers are these orders of unread positions, one after the other."""
     before = (orders[0].total, *(order.length for order in orders))
     grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
     layers = tuple(order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders)
@@ -279,7 +279,7 @@ def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
 
 
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
-    """Return layers of the same order in a shorter form, without the part that all shards have read.
+    """Shorten layers that follow one another: merge the parts that all shards have read.
 
     Returns:
         The layers, and a global position below which nothing is left.

@@ -1,4 +1,4 @@
-"""The rule of a mix of streams: rows of several inputs in given proportions; and the rule of a former mix.
+"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and of a former mix.
 
 In: an order of inputs; the description of a mix in a checkpoint. Out: rules, and joins with them.
 """
@@ -100,8 +100,8 @@ class MixRows(JoinPolicy):
     def _leaves(self, number: int) -> bool:
         return self.goes_on or number in self.leaving
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        row, ends = note[0], note[1:]
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        row, ends = state[0], state[1:]
         block = next(iter(self._blocks), None)
         if block is None or not block.has(row, count, ends):
             rows = np.arange(row, row + max(count, BLOCK), dtype=np.int64)
@@ -115,7 +115,8 @@ class MixRows(JoinPolicy):
     def _order(self, ends: JoinState) -> RowOrder:
         """Return the order without the inputs that have ended.
 
-        `ends` has, for each, its number and the row at which it ended, one after the other.
+        Args:
+            ends: for each input that has ended, its number and the row at which it ended, in one list.
         """
         if not ends:
             return self.order
@@ -125,20 +126,20 @@ class MixRows(JoinPolicy):
             self._orders[ends] = order
         return self._orders[ends]
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
-        if not self._leaves(number) or self._order(note[1:]).without(number, note[0]) is None:
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
+        if not self._leaves(number) or self._order(state[1:]).without(number, state[0]) is None:
             return None
-        return (*note, number, note[0])
+        return (*state, number, state[0])
 
-    def is_note(self, note: JoinState) -> bool:
-        if len(note) % 2 == 0 or not are_numbers(note):
+    def is_state(self, state: JoinState) -> bool:
+        if len(state) % 2 == 0 or not are_numbers(state):
             return False
-        row, *ends = note
+        row, *ends = state
         numbers, places = ends[::2], ends[1::2]
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if the mix allows that these inputs ended at these rows, one after the other.
+        """Return True if the mix can have continued after these inputs ended at these rows.
 
         Args:
             numbers: numbers of the inputs, in the order in which they ended.
@@ -153,7 +154,7 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a former mix: rows in its proportions. In its state, inputs have their former numbers.
+    """Rule of a mix as it was in a former run. In its state, inputs have their former numbers.
 
     Attributes:
         numbers: for each former input, its present number.
@@ -161,18 +162,18 @@ class FormerMix(MixRows):
 
     numbers: tuple[int, ...] = ()
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        return np.array(self.numbers, dtype=np.int64)[super().choices(note, count)]
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        return np.array(self.numbers, dtype=np.int64)[super().choices(state, count)]
 
     def taken(self, rows: int) -> Sequence[int]:
         return ()
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
-        return super().ended(note, self.numbers.index(number))
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
+        return super().ended(state, self.numbers.index(number))
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """Return a mix from `saved`, its rule in a state's fingerprint, as the JSON text that a `Leftover` stores."""
+    """Return the JSON text that a `Leftover` stores for a mix; `saved` is the mix in a state's identity."""
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(
         {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
@@ -180,7 +181,7 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """Return a join with the former mix that a text describes, over the present inputs.
+    """Return a join that mixes the present inputs as a former mix did.
 
     Args:
         join: the present join of the streams.

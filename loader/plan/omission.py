@@ -1,6 +1,6 @@
-"""Omit records from an order: those that the user names, and those that the source says are gone.
+"""Omit records from an order: records that the user names, and records that were deleted from the source.
 
-In: an order, a source, the user's `omit`. Out: an order in which these records do not come.
+In: an order, a source, the user's `omit`. Out: an order without these records.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
 
     Args:
         order: order of all records of the source.
-        source: source of the records. Its `omitted_keys`, if it has them, are the keys of records
-            that are gone.
-        omit: records that the user omits: their keys, a file of keys, or a function; for a mix,
-            these by part. None for no record.
+        source: source of the records. Its `omitted_keys`, if it has them, are the keys of deleted
+            records.
+        omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
+            dict of these by part. None for no record.
         growth: when appended records join; None if they do not join during a run.
 
     Raises:
@@ -46,7 +46,7 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
 
 
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
-    """Check that `omit=` is not a function if records are appended later, because it would not be called for these.
+    """Check that `omit=` is no function if records are appended later: it would not be called for appended records.
 
     Args:
         asked: True if `omit=` is a function.
@@ -65,9 +65,10 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
 
 def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
-    """Return the sorted keys of omitted records, `int64[n]`, by part of a mix; for other orders, all by the name "".
+    """Return the keys `int64[n]` of all omitted records, sorted, for each part of a mix by name.
 
-    They are the keys that the user names, and the keys of records that are gone from the source.
+    For an order without parts, the name is "". The omitted records are those that the user names, and
+    those that were deleted from the source.
 
     Raises:
         TypeError: `omit` has a wrong type.
@@ -83,7 +84,7 @@ def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) ->
 
 
 def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
-    """Return the user's `omit` as a mapping by the names of a mix's parts.
+    """Check the user's `omit` for a mix, and return it as a mapping by the names of the parts.
 
     Raises:
         TypeError: `omit` is not a mapping.

@@ -29,10 +29,10 @@ from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
-    """The shard of a former run whose begun work must be finished.
+    """A shard of a former run, whose unfinished work this run completes.
 
     Attributes:
-        whose: identity of the run and the shard, as in `Leftover.whose`.
+        whose: what identifies the run and the shard, as in `Leftover.whose`.
         leaves: its leaves (sources with their samplers).
         joins: its joins.
     """
@@ -58,8 +58,8 @@ class Pipeline:
             decides.
         snapshot: fingerprints of sources and operations when the pipeline was made, because these may
             change while they work.
-        formers: shards of former runs that had begun work which is to be finished.
-        traced: True if rows of a `Pack` have the documents that they were made of, which needs
+        formers: shards of former runs, whose unfinished work this run completes.
+        traced: True if each row of a `Pack` remembers the documents that it was made of, which needs
             memory.
     """
 
@@ -89,11 +89,7 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf from which a stage's rows come; the first one if several are joined.
-
-        A leaf is a source with its sampler. A stage is a group of operations that run together in
-        one task.
-        """
+        """Return the leaf (source with its sampler) from which a stage's rows come; the first of several joined ones."""
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -116,10 +112,7 @@ class Pipeline:
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """Return the number, from 1, of the former shard that had begun a leftover.
-
-        A leftover is the rest of a former shard's work.
-        """
+        """Return the number, from 1, of the former shard to which a leftover (rest of its work) belongs."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -129,18 +122,15 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf, and the global position in it, for a tag of `tags_of` (a number that names a record).
-
-        A leaf is a source with its sampler.
-        """
+        """Return the leaf (source with its sampler) and the global position that a tag of `tags_of` stands for."""
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return tags `int64[n]`: one number for each global position, which also tells the leaf.
+        """Return tags `int64[n]`: for each global position, one number that stands for the leaf and the position.
 
-        `leaf` is an index into `every_leaf`, the sources with their samplers. With several of them,
-        a tag is `position * count + leaf`; with one, the position.
+        `leaf` is an index into `every_leaf`. If there are several leaves (sources with their samplers), a tag
+        is `position * count + leaf`; with one, the position.
         """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
@@ -156,10 +146,13 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """Return the numbers of the stages of a part that are inside a group of inputs, at the part's cursor.
+        """Return the numbers of the stages of a part that have delivered some, but not all, rows of a group of inputs.
 
-        Such a stage (operations that run in one task) has delivered some of the rows that it makes
-        of several inputs. A cursor is a place in the stream.
+        A stage is the operations that one task runs together.
+
+        Args:
+            part: part of the pipeline.
+            cursor: place in the stream of this part.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
@@ -182,7 +175,7 @@ class Pipeline:
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a join reads a leaf (a source with its sampler) again from its beginning."""
+        """Return True if a join may read a leaf (a source with its sampler) again from its beginning."""
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
@@ -197,10 +190,10 @@ class Pipeline:
 
     @cached_property
     def aligned(self) -> bool:
-        """Return True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row.
+        """Return True if each element is made of a fixed number of consecutive positions.
 
-        A stage is a group of operations that run together in one task. A span is a range of
-        consecutive positions.
+        That needs a single stage (operations that run together in one task) whose operations neither drop
+        nor add elements, no join, and no skipped failures.
         """
         return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
 
@@ -218,7 +211,10 @@ class Pipeline:
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """Return True if the cursor (a place in the stream) is the start, and there is one shard and no earlier run."""
+        """Return True if a run from the cursor (a place in the stream) reads the whole stream.
+
+        That is the case at the start, with one shard, and after no run on other shards.
+        """
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 
@@ -226,7 +222,7 @@ class Pipeline:
     def columns(self) -> Any:
         """The source's columns, a tree of arrays, if batches are slices of them; else None.
 
-        This needs a source with columns that can be stacked, no join, no skipped failures, and a
+        This needs a source with columns of fixed dtypes, no join, no skipped failures, and a
         first operation that only stacks records into batches.
         """
         columns = self.leaves[0].source_facts.columns()
@@ -242,7 +238,7 @@ class Pipeline:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """For each leaf (a source with its sampler), the number of positions in a task."""
+        """Number of positions in a task, for each leaf (a source with its sampler)."""
         return tuple(map(self._span, range(len(self.leaves))))
 
     def _span(self, leaf: int) -> int:
@@ -256,10 +252,9 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Numbers of all stages but the top one. Their rows are put together anew by another stage or join.
+        """Numbers of all stages below the top one, which groups their rows again.
 
-        The result is empty if a join is at the top. A stage is a group of operations that run
-        together in one task.
+        The result is empty if a join is at the top. A stage is the operations that one task runs together.
         """
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
@@ -277,11 +272,11 @@ class Pipeline:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for pickling, without the columns: the source has them, and they would be sent twice."""
+        """Return the attributes for pickling, without the columns, which the source already contains."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """Return True if tasks mean the same work in both pipelines: their shards have the same histories."""
+        """Return True if tasks of both pipelines mean the same work, because their shards have the same histories."""
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
         ]
@@ -292,5 +287,5 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """Return True if stacked rows of the column always have the column's dtype."""
+    """Return True if stacking rows of the column always gives the column's dtype."""
     return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

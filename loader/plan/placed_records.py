@@ -1,6 +1,6 @@
-"""Records of a source by their place in an order. Used by batches and rows that are planned from lengths.
+"""Records of a source by epoch and place (index in the epoch), for batches and rows that are planned from lengths.
 
-In: epochs and places. Out: records, after operations that make one record of each.
+In: epochs and places. Out: records, after one-to-one operations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PlacedRecords(Protocol):
         """Return the keys `int64[n]` of the records at places, as the user knows them."""
 
     def name_of(self, place: int) -> str:
-        """Return a name for messages of the record at a place of the first epoch."""
+        """Name the record at a place of the first epoch, for messages."""
 
     def place_of(self, key: int, count: int) -> int | None:
         """Return the place of the record with this key; None if no place below `count` has it."""
@@ -52,7 +52,7 @@ class PlacedRecords(Protocol):
 
 
 class SampledRecords:
-    """Records of a source in the order of a sampler, after operations that make one record of each.
+    """Records of a source in the order of a sampler, after one-to-one operations.
 
     Args:
         source: source of the records.
@@ -78,15 +78,12 @@ class SampledRecords:
         return fingerprint_of(self.source)
 
     def keys(self, places: Ints) -> Ints:
-        """Return the keys `int64[n]` of the records at places."""
         return self._sampler.record_keys(places)
 
     def name_of(self, place: int) -> str:
-        """Return a name of the record at a place for messages, with its key."""
         return f"record {self.keys(np.array([place]))[0]}"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place of the record with this key; None if no place below `count` has it."""
         facts = self._sampler.facts
         if facts.same_records:
             place = self._sampler.position_of(key, 0) if key < (facts.records or 0) else None
@@ -120,7 +117,7 @@ class SampledRecords:
 
 
 class _Steps:
-    """Connected operations for one thread at a time."""
+    """Operations that are connected to one function of a record. Only one thread may use them at a time."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations

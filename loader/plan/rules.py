@@ -1,6 +1,6 @@
 """Rules of joins, which decide from which input the next row comes: zip, interleave, limit, repeat.
 
-For the base see `joins`.
+Their base class is in `joins`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class InTurn(JoinPolicy):
 
     kind = "zip"
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        return np.arange(note[0], note[0] + count, dtype=np.int64) % self.inputs
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        return np.arange(state[0], state[0] + count, dtype=np.int64) % self.inputs
 
     def taken(self, rows: int) -> Sequence[int]:
         return [(rows - number - 1) // self.inputs + 1 for number in range(self.inputs)]
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
         if self.strict and number:
             raise JoinError(
                 f"zip: argument {number + 1} is shorter than argument {number}. Pass strict=False to end with the "
@@ -44,8 +44,8 @@ class InTurn(JoinPolicy):
             )
         return None
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
-        if len({note[0] for note in notes}) > 1:
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
+        if len({state[0] for state in states}) > 1:
             raise JoinError(
                 "zipped datasets can change their number of shards only from states that all shards "
                 "saved at the same step. Pass states of one step."
@@ -75,26 +75,26 @@ class Interleaved(JoinPolicy):
         opened = min(self.cycle, self.inputs)
         return (0, 0, opened, *range(opened))
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        _, turn, _, *opened = note
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        _, turn, _, *opened = state
         return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
 
-    def after(self, note: JoinState, count: int) -> JoinState:
-        rows, turn, following, *opened = note
+    def after(self, state: JoinState, count: int) -> JoinState:
+        rows, turn, following, *opened = state
         return (rows + count, (turn + count) % len(opened), following, *opened)
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
-        rows, turn, following, *opened = note
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
+        rows, turn, following, *opened = state
         if following < self.inputs:
             opened[turn] = following
             return (rows, turn, following + 1, *opened)
         del opened[turn]
         return (rows, turn % len(opened), following, *opened) if opened else None
 
-    def is_note(self, note: JoinState) -> bool:
-        if len(note) < 4 or not are_numbers(note):
+    def is_state(self, state: JoinState) -> bool:
+        if len(state) < 4 or not are_numbers(state):
             return False
-        _, turn, following, *opened = note
+        _, turn, following, *opened = state
         known = turn < len(opened) <= self.cycle and following <= self.inputs
         return known and len({*opened}) == len(opened) and all(number < following for number in opened)
 
@@ -102,7 +102,7 @@ class Interleaved(JoinPolicy):
 class OfOne(JoinPolicy):
     """Base of the rules of joins that have only one input."""
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(count, dtype=np.int64)
 
 
@@ -118,14 +118,14 @@ class First(OfOne):
     def taken(self, rows: int) -> Sequence[int]:
         return [rows] if rows <= self.count else []
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        return super().choices(note, max(min(count, self.count - note[0]), 0))
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        return super().choices(state, max(min(count, self.count - state[0]), 0))
 
-    def wanted(self, note: JoinState, most: int | None) -> int:
-        left: int = max(self.count - note[0], 0)
+    def wanted(self, state: JoinState, most: int | None) -> int:
+        left: int = max(self.count - state[0], 0)
         return left if most is None else min(left, most)
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
             "limit counts the elements of one shard, so the number of shards cannot change. Keep the "
             "number of shards, or slice the MapDataset in place of the limit."
@@ -137,7 +137,7 @@ class All(OfOne):
     """Rule that gives all rows of one input. Its state: the number of rows so far.
 
     Attributes:
-        keeps: True if rows stay in memory, to be given again when a join above begins anew.
+        keeps: True if rows are kept in memory for a join above that reads them again.
     """
 
     keeps: bool = False
@@ -145,10 +145,10 @@ class All(OfOne):
     kind = "all"
     decisive = ()  # to keep rows changes nothing
 
-    def wanted(self, note: JoinState, most: int | None) -> int | None:
+    def wanted(self, state: JoinState, most: int | None) -> int | None:
         return most
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         return self.start
 
 
@@ -168,15 +168,15 @@ class Again(OfOne):
     restarts = True
     start = (0, 0)
 
-    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        return super().choices(note, 0 if self.times is not None and note[1] >= self.times else count)
+    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+        return super().choices(state, 0 if self.times is not None and state[1] >= self.times else count)
 
-    def ended(self, note: JoinState, number: int) -> JoinState | None:
-        return None if self.times is not None and note[1] + 1 >= self.times else (note[0], note[1] + 1)
+    def ended(self, state: JoinState, number: int) -> JoinState | None:
+        return None if self.times is not None and state[1] + 1 >= self.times else (state[0], state[1] + 1)
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         if self.times == 1:
-            return super().shared(notes, shards)
+            return super().shared(states, shards)
         raise JoinError(
             "a stream with IterDataset.repeat cannot change its number of shards, because shards "
             "would be in different repetitions. Use MapDataset.repeat, before to_iter_dataset()."
@@ -185,20 +185,20 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """Not a join: it stores the state of a source without random access.
+    """Store the state of a source without random access, where a join would store its rule's state.
 
-    The state: a local position and the source's state there as text. An empty text means the
+    The state: a local position, and the source's state there as text. An empty text means the
     beginning.
     """
 
     kind = "in order"
     start = (0, "")
 
-    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+    def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
             "a dataset of your own that has no random access cannot change its number of shards. "
             "Keep the number of shards."
         )
 
-    def is_note(self, note: JoinState) -> bool:
-        return [*map(type, note)] == [int, str]
+    def is_state(self, state: JoinState) -> bool:
+        return [*map(type, state)] == [int, str]

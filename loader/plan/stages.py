@@ -2,7 +2,7 @@
 
 In: operations. Out: stages; spans.
 
-A stage's unit is the number of inputs that make one output if nothing is dropped or added: the
+A stage's unit is the inputs of one output, if nothing is dropped or added. Their number is the
 product of the numbers that its operations take. An operation that takes several inputs (a `Batch`)
 after one that is not one-to-one (a `Filter`, a `FlatMap`) cannot know which positions its rows will
 come from. So it begins a new stage, whose inputs are the ordered rows of the stage before.
@@ -68,14 +68,11 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows in a task that gets rows: one unit.
-
-        If a unit is a single row, several rows, so that a task is worthwhile.
-        """
+        """Number of rows in a task that reads rows: the inputs of one output, or `MIN_SPAN` rows if that is one row."""
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """Return `length`, or, if that is less, the whole units that fit into `most` inputs; but at least one unit."""
+        """Return `length`, reduced to the whole outputs that `most` inputs make, but at least the inputs of one output."""
         return min(length, max(most // self.unit, 1) * self.unit)
 
     @cached_property
@@ -85,13 +82,13 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Number of the operation that takes several elements and passes them on one by one (a window); None if none."""
+        """Number of the first operation that takes several elements and passes them on one by one; None if there is none."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 
     @cached_property
     def one_to_one(self) -> bool:
-        """Return True if every unit gives exactly one output."""
+        """Return True if no operation drops or adds elements."""
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
@@ -100,20 +97,18 @@ class Stage:
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
-        """Return True if the stage makes single rows of a leaf, which other stages put into batches.
+        """Return True if the stage makes single rows of a leaf (a source with its sampler), which are grouped later.
 
-        `regrouped` has the numbers of stages whose rows other stages use.
-
-        A leaf is a source with its sampler.
+        `regrouped` has the numbers of the stages whose rows another stage groups.
         """
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Return the number of the stage's inputs that make one input of operation `number`."""
+        """Return how many inputs of the stage make one input of operation `number`."""
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of a stream's `inputs` inputs are used; the last ones may be dropped as a batch's remainder."""
+        """Return how many of `inputs` inputs of a stream are used. A batch may drop the last ones as its remainder."""
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)
@@ -124,10 +119,9 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the operation that drops all results of these inputs, and the number of elements that it gets.
+        """Return the first operation that gets too few elements for one output and drops them, and how many it gets.
 
-        It drops them because they are too few for one output. To be called only if `useful(inputs)`
-        is 0.
+        To be called only if `useful(inputs)` is 0.
         """
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
@@ -137,7 +131,7 @@ class Stage:
         return operation, inputs
 
     def outputs(self, inputs: int) -> int:
-        """Return the number of outputs of `inputs` inputs, if no operation drops or adds elements by itself."""
+        """Return the number of outputs made of `inputs` inputs, if no filter or flat map drops or adds elements."""
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             inputs = whole + (rest > 0 and not operation.drops_remainder)
@@ -145,12 +139,12 @@ class Stage:
 
 
 def unit_of(operations: Sequence[Operation]) -> int:
-    """Return the number of inputs of the first operation that make one output of the last."""
+    """Return how many inputs of the first operation make one output of the last operation."""
     return prod(operation.takes or 1 for operation in operations)
 
 
 def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
-    """Divide consecutive operations into stages. There is at least one stage, possibly without operations.
+    """Divide operations into the lists that each make up a stage. There is at least one list, which may be empty.
 
     With `skips_errors`, any operation may drop elements, like a filter.
     """
@@ -165,10 +159,10 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 
 
 def span_length(stage: Stage, following: Stage | None) -> int:
-    """Return the number of positions in a span of a stage that reads a leaf (a source with its sampler).
+    """Return the number of positions that a task reads, for a stage on a leaf (a source with its sampler).
 
-    It is one unit if the stage makes batches; else, for single records, one unit of the `following`
-    stage within `[MIN_SPAN, MAX_SPAN]`, or `MIN_SPAN` if `following` is None.
+    If the stage makes batches, the inputs of one output. Else, for single records, the inputs of one
+    output of the `following` stage, within `[MIN_SPAN, MAX_SPAN]`; `MIN_SPAN` if `following` is None.
     """
     if stage.groups:
         return stage.unit
@@ -177,10 +171,10 @@ def span_length(stage: Stage, following: Stage | None) -> int:
 
 
 def column_span_length(unit: int, row_bytes: int) -> int:
-    """Return the number of positions in a span that is read as columns: up to 8 units, fewer if they exceed 2 MiB.
+    """Return the number of positions in a task that reads columns: up to 8 batches, fewer if they exceed 2 MiB.
 
     Args:
-        unit: number of positions in a unit (a batch).
+        unit: number of positions in a batch.
         row_bytes: bytes of one row of all columns.
     """
     most = COLUMN_BYTES // (unit * row_bytes) if row_bytes else COLUMN_UNITS
@@ -200,13 +194,13 @@ class Span(NamedTuple):
 
 
 def parts_of(span: Span, unit: int) -> list[Span]:
-    """Divide a span into at most 32 (`MAX_PARTS`) spans of whole units, of about equal length.
+    """Divide a span into at most 32 (`MAX_PARTS`) spans of about equal length, each the inputs of whole outputs.
 
-    A single unit is not divided.
+    The inputs of a single output are not divided.
 
     Args:
         span: the span.
-        unit: number of positions in a unit.
+        unit: number of positions for one output.
 
     >>> parts_of(Span(0, 8), 4)
     [Span(start=0, stop=4), Span(start=4, stop=8)]
@@ -218,8 +212,8 @@ def parts_of(span: Span, unit: int) -> list[Span]:
 def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
     """Yield the spans from local position `start` to `total`, each of `length()` positions.
 
-    If the length has grown, a span is shorter, so that it ends at a multiple of the length. Groups
-    made of its rows then end there, too, and need not be split over two spans.
+    After `length()` has grown, a span may be shorter, so that it ends at a multiple of the length. Groups of its
+    rows then end there, too.
 
     >>> lengths = iter([1, 2, 4, 8])
     >>> [stop for _, stop in spans(0, 8, lambda: next(lengths))]

@@ -20,15 +20,15 @@ from .schema import LoaderState
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states, with the same generation (a version of the source's files).
+    """Return the pipeline of an epoch, and states, adapted to the same generation (version of the source's files).
 
-    If the states are inside the epoch, it is their generation; otherwise, the present one.
+    If the states are inside the epoch, it is the generation of their run; otherwise, the present one.
 
     Args:
         pipeline: pipeline of the epoch, over the present generation.
         states: states of one run.
-        strict: True: the pipeline is unchanged if the source was another one at the run's
-            generation.
+        strict: True: both are returned unchanged if the source's generation now differs from the one
+            that the run read under the same number.
     """
     known, order = states[0].identity, pipeline.leaf.sampler
     saved = known.order
@@ -53,7 +53,7 @@ def in_generation(
 
 
 def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
-    """Return states of a loop per epoch in the form of an epoch that omits the present records.
+    """Adapt states of a loop per epoch to the records that the epoch omits now.
 
     States are returned unchanged if the same records are omitted as before, or if the order is
     another one.

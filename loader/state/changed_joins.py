@@ -1,8 +1,8 @@
-"""Resume a mix of streams that has other datasets than in the run before.
+"""Resume a mix of streams whose datasets have changed since the state was saved.
 
 In: the present pipeline, and a state. Out: the state in the form of this pipeline: datasets that
-stay continue where they were, and new ones begin. Other weights need nothing, because each dataset
-has a position of its own. What was begun under the former mix, such as a window of a `Pack`,
+stay continue where they were, and new ones begin. Changed weights need no work here, because each dataset
+has its own position. What was begun under the former mix, such as a window of a `Pack`,
 becomes a leftover (the rest of a former shard's work), and is made with the former mix.
 """
 
@@ -30,15 +30,15 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Return a shard's state in the form of this pipeline, if its uppermost join is a mix that has changed.
+    """Adapt a shard's state to the present pipeline, if the datasets of its uppermost mix have changed.
 
     Any other state is returned unchanged.
 
     Args:
         pipeline: the present pipeline.
         state: state of the shard.
-        take_up: function of a pipeline, a state, and the text of the former mix. It returns the
-            cursor (place in the stream) from which to continue, as `split_leftover` does.
+        take_up: function that returns the cursor (place in the stream) from which to continue, like
+            `split_leftover`. It takes a pipeline, a state, and the former mix as JSON text.
 
     Raises:
         CheckpointError: operations after the mix have changed; a dataset has another form;
@@ -80,7 +80,7 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Return True if an operation after the mix draws other random numbers, as operations now have other numbers.
+    """Return True if an operation after the mix would draw other random numbers, because its number has changed.
 
     Args:
         pipeline: the present pipeline.
@@ -97,7 +97,7 @@ def _has_changed(state: LoaderState) -> bool:
 
 
 class _Moved:
-    """A state's values in the order of the present datasets of a mix.
+    """The values of a state, rearranged from the former datasets of a mix to the present ones.
 
     Args:
         pipeline: the present pipeline, whose uppermost join is the mix.
@@ -128,9 +128,9 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """Return a former cursor (place in the stream) in the form of the present pipeline.
+        """Convert a former cursor (place in the stream) to a cursor of the present pipeline.
 
-        It is the cursor of the whole pipeline, or of a part above the mix. Added datasets begin at
+        The cursor is that of the whole pipeline, or of a part above the mix. Added datasets begin at
         their start.
 
         Raises:
@@ -147,7 +147,7 @@ class _Moved:
         return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(*rests)
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that a dataset's random operations draw the same numbers for work that is partly delivered at a cursor.
+        """Check that partly delivered work would be made again with the same random numbers.
 
         Raises:
             CheckpointError: they would draw other numbers, because datasets before it have changed.
@@ -176,9 +176,9 @@ class _Moved:
         return operations != stages[self._parts[name].stages.start].first
 
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
-        """Return a value for each present leaf (source with its sampler): a former one, or `new` in an added dataset.
+        """Rearrange values, one for each former leaf, to one for each present leaf (source with its sampler).
 
-        `values` has one for each former leaf.
+        A leaf of an added dataset gets `new`.
         """
         left = iter(values)
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -186,9 +186,9 @@ class _Moved:
         return tuple(value for each in every for value in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
-        """Return the places of leaves (sources with their samplers) whose datasets are still in the mix.
+        """Rearrange a dict by leaf (source with its sampler) from former to present leaf numbers.
 
-        Keys are numbers of leaves: former numbers in `places`, present ones in the result.
+        Leaves of removed datasets are left out.
         """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -200,16 +200,16 @@ class _Moved:
         return {moved[former]: place for former, place in places.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the present identity, with the saved orders of datasets that are still in the mix."""
+        """Return the present identity, with the saved orders of datasets that are in both mixes."""
         present = self._pipeline.identity
         known = self.by_leaf(saved.orders, {})
         orders = (former or now for former, now in zip(known, present.orders, strict=True))
         return dataclasses.replace(present, orders=tuple(orders))
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Return a leftover in the form of this pipeline, in a list; an empty list if its dataset was removed.
+        """Convert a leftover (rest of a former shard's work) to the present pipeline. Return a list of it.
 
-        A leftover is the rest of a former shard's work.
+        The list is empty if the leftover's dataset was removed.
         """
         stage = rest.stage
         rest = dataclasses.replace(

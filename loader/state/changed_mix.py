@@ -1,7 +1,7 @@
 """Resume a mix whose weights or parts differ from those of the run before.
 
-In: the pipeline as its loader made it, and states. Out: both, with the run's order up to where it
-stopped, and the present order from there on. Other pipelines and states are returned unchanged.
+In: the pipeline as its loader made it, and states. Out: both, with the order of the run before up to the
+position where it stopped, and the present order from there on. Other pipelines and states are returned unchanged.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def migrate_mix(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to a mix whose weights or parts have changed since the states were saved.
 
-    The states are those of all shards of one run, or of one shard; a single one is taken as the
-    state of all shards at equal steps.
+    The states are those of all shards of one run, or of one shard. A single state stands for all shards,
+    if all were at the same step.
 
     Args:
         pipeline: pipeline as its loader made it.
         states: states of one run.
-        strict: True: the mix must not have changed; a later comparison of identities raises if it
-            has.
+        strict: True: the mix is not adapted. A later comparison of identities then raises if it has
+            changed.
         run: function that runs a pipeline. It is used to find the end of something made of rows.
 
     Returns:
@@ -100,7 +100,7 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Return the name of a part of `mix` whose own order differs from that in `saved` (the run's mix); "" if none."""
+    """Name a part whose own order differs between `mix` and `saved`, the mix of the run before; "" if none differs."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if told is not None and lasting_order(told) != lasting_order(now):
@@ -113,13 +113,13 @@ def _with_weights(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to changed weights of a `WeightedSampler`.
 
-    The returned pipeline has a note of the former weights.
+    The order of the returned pipeline remembers a digest of the former weights.
 
     Args:
         pipeline: pipeline as its loader made it.
         sampler: its sampler.
         states: states of one run.
-        strict: True: the weights must not have changed; a later comparison raises if they have.
+        strict: True: the weights are not adapted. A later comparison raises if they have changed.
 
     Raises:
         CheckpointError: weights have changed, and a state is inside the results of one or several
@@ -148,9 +148,9 @@ def _with_weights(
 
 
 def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
-    """Check that no shard of `states` has read more positions than its part of all `total` positions of the sampler.
+    """Check that no shard has read more positions than its share of the sampler's `total` positions.
 
-    Without replacement, weights of 0 shorten epochs.
+    It may have, because without replacement weights of 0 shorten epochs.
 
     Raises:
         CheckpointError: a shard has read more.
@@ -192,12 +192,12 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
 
 
 def is_within(state: LoaderState) -> bool:
-    """Return True if a state is in the middle of something: some, but not all, of its rows were delivered."""
+    """Return True if a state was saved between the rows of one record, batch or window, or has unfinished work."""
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
 def _check_within(pipeline: Pipeline, saved: Identity) -> None:
-    """Check that no mix inside a chain has changed: its parts could not continue with their next elements.
+    """Check that no mix inside a chain has changed, because its parts could not continue with their next elements.
 
     Args:
         pipeline: the present pipeline.
@@ -239,9 +239,9 @@ def _told_in(value: Any) -> Iterator[Any]:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Check that a mix still has the parts of all records that are left to read from before its change.
+    """Check that a mix still has all parts whose records must still be read from before its change.
 
-    If a window made of rows was begun, it is read to find its end.
+    A window made of rows that was begun is read, to find its end.
 
     Args:
         loaders: pipeline as its loader made it.
@@ -281,7 +281,7 @@ def _is_mix(saved: Values) -> bool:
 
 
 def lasting(identity: Identity) -> Identity:
-    """Return an identity; that of a mix without the values that say how its order has changed."""
+    """Return an identity without the values that say how the order of a mix has changed."""
     changes = _is_mix(identity.order) and not identity.joins
     return identity.with_order(0, _as_asked(identity.order)) if changes else identity
 

@@ -1,8 +1,8 @@
-"""Resume a run whose sources have more records than before, or that omits other records.
+"""Resume a run if records were appended to its sources, or other records are omitted than before.
 
 In: the pipeline as its loader made it, and states. Out: both, with the run's orders up to where it
-stopped, and the present orders from there on. A mix has an order for each part, by the part's name;
-a single source has one, by the name "" (`ONLY`).
+stopped, and the present orders from there on. A mix has an order for each part, under the part's name;
+a single source has one, under the name "" (`ONLY`).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ Histories = Mapping[str, History]
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of one leaf and states to records that were appended or omitted since the states were saved.
+    """Adapt a pipeline and states to records that were appended or omitted since the states were saved.
 
-    A leaf is a source with its sampler.
+    The pipeline has one leaf (source with its sampler).
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -64,7 +64,7 @@ def migrate_records(
 
     Raises:
         CheckpointError: fewer records are omitted, or fewer exist; a record that is now omitted is
-            inside something that was begun; states of some shards are missing; or a window would be
+            in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
     states = _with_records(pipeline, states)
@@ -77,7 +77,7 @@ def migrate_records(
 def _with_orders(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Do the work of `migrate_records`, for a run over several epochs."""
+    """Adapt a pipeline and states like `migrate_records`, for a run over all epochs (not a loop per epoch)."""
     latest = max(states, key=changes_of)
     known, leaf = latest.identity, pipeline.leaf
     orders = _changing_orders(pipeline, known.order)
@@ -121,36 +121,36 @@ def _with_orders(
 
 
 def _differs(order: ChangingSampler, history: History) -> bool:
-    """Return True if an order has other records than the order of the run, with its `history`, had at last."""
+    """Return True if an order has other records than at the end of `history`, the changes of the run before."""
     last = history.last
     return (order.num_records, order.omitted.digest, order.generation) != (last.records, last.omitted, last.generation)
 
 
 def _saved(order: Values, name: str) -> Values:
-    """Return the saved order of a part of a mix; of a single source, with the name "" (`ONLY`), `order` itself."""
+    """Return the saved order of the part `name` of a mix; for a single source (`ONLY`), `order` itself."""
     found: Values = order if name == ONLY else order.get(part_named(name), {})
     return found
 
 
 def _with_saved(order: Values, changed: Mapping[str, Values]) -> Values:
-    """Return a saved order with other orders of some of its parts; for a single source, that order itself."""
+    """Return a saved order in which the orders of some parts are replaced; for a single source, the replacement."""
     return changed[ONLY] if ONLY in changed else {**order, **{part_named(name): each for name, each in changed.items()}}
 
 
 def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
-    """Return the pipeline with these orders of the parts of its mix, or of its single source."""
+    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced."""
     sampler = pipeline.leaf.sampler.with_parts(orders)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 
 
 def _as_it_was(pipeline: Pipeline, saved: Values, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the weights and ends of its run, which had `length` positions."""
+    """Return the pipeline of a mix with the weights and ends of parts of the run before, which had `length` positions."""
     mix: Any = pipeline.leaf.sampler
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix.as_it_was(saved, length)))
 
 
 def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSampler]:
-    """Return the orders, by name, whose records may change or have changed, but nothing else. `saved` is the run's."""
+    """Return, by name, the orders that differ from `saved` (the run's order) at most in their records."""
     leaf, found = pipeline.leaf, {}
     generations = generations_of(leaf.source)
     is_mix = bool(leaf.sampler.facts.parts)
@@ -168,7 +168,7 @@ def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSam
 
 
 def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> Values:
-    """Return the identity of the source, or mix of sources, at the generations that the run read.
+    """Return the fingerprint of the source, or mix of sources, in the generations that the run read last.
 
     A generation is a version of the source's files.
 
@@ -183,10 +183,14 @@ def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> 
 
 
 def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderState:
-    """Return a state with the changes of all orders, if its shard only had not reached the last changes.
+    """Add changes of orders that other shards saw to the state of a shard that had not reached them yet.
 
-    Any other state is returned unchanged. `known` is the identity that has all changes; `names` are
-    the names of the orders.
+    A state that differs in anything else is returned unchanged.
+
+    Args:
+        state: state of the shard.
+        known: the identity that has all changes.
+        names: names of the orders.
     """
     own = state.identity
     if own == known:
@@ -203,7 +207,7 @@ def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderS
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states, with the number of records added to orders that lack it, as those of some chains do."""
+    """Return the states; saved orders without a number of records, as some chains write them, get it."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     counted = (state.identity.with_order(0, _counted(sampler.whole, source, state.identity.order)) for state in states)
     return [
@@ -213,9 +217,9 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Values) -> Values:
-    """Return the saved order of a sampler that can change, with the number of records and the generation.
+    """Add the number of records and the generation (version of the source's files) to a saved order without them.
 
-    Any other saved order is returned unchanged. A generation is a version of the source's files.
+    The saved order of a sampler that cannot change is returned unchanged.
     """
     if sampler.facts.parts:
         names = {part_named(name): (part, source.parts[name]) for name, part in sampler.parts.items()}
@@ -232,10 +236,10 @@ def _counted(sampler: Any, source: Any, saved: Values) -> Values:
 
 
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return {GENERATION: number} of the generation of a source that had `records` records; {} if it is number 0.
+    """Return {GENERATION: number} for the generation in which a source had `records` records; {} for number 0.
 
-    This is for a state from before the source grew. A generation is a version of the source's
-    files.
+    It completes a state that was saved before the source grew. A generation is a version of the
+    source's files.
     """
     own = facts_of(source).generations
     if own is None or not own.generation:

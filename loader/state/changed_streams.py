@@ -1,8 +1,8 @@
-"""Resume a pipeline whose order or records differ from those of the run before; also one of joined streams.
+"""Resume a pipeline whose order or records have changed since the states were saved, also one of joined streams.
 
 In: the pipeline as its loader made it, and states. Out: both, in the form to resume. Each leaf (a
-source with its sampler) of joined streams is treated as if it were alone, because joins choose
-rows, whatever records these are made of.
+source with its sampler) of joined streams is adapted separately. Joins need no work, because they
+choose among rows, not records.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def migrate(
 
 
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that planned batches or rows of a pipeline have the same plan as in a state that is not of the beginning.
+    """Check that planned batches or rows have the same plan as in a state, unless it is the state of the beginning.
 
-    Positions count batches, and with another plan each would have other records.
+    Positions count planned batches. With another plan, each would have other records.
 
     Raises:
         CheckpointError: the plan differs.
@@ -77,7 +77,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _may_change(leaf: Leaf, saved: Values) -> bool:
-    """Return True if a leaf (a source with its sampler) can omit or append records, or did so in the run.
+    """Return True if records can be omitted from or appended to a leaf (a source with its sampler), or were in the run.
 
     `saved` is the fingerprint of the leaf's order in the run.
     """
@@ -123,7 +123,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline of leaf number `number` (a source with its sampler) and the operations on its records alone."""
+    """Return a pipeline that has only leaf `number` (a source with its sampler) and the operations on its records."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.snapshot is not None
     sources = pipeline.identity.sources[number : number + 1]
@@ -131,9 +131,9 @@ def _alone(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return what a state says about leaf number `number`, as a state of `alone`, the pipeline of this leaf.
+    """Return the part of a state about leaf `number` (source with its sampler), as a state of that leaf's own pipeline.
 
-    A leaf is a source with its sampler.
+    `alone` is that pipeline.
     """
     stage = pipeline.stage_on(number).number
     identity = alone.identity.with_order(0, state.identity.orders[number], state.identity.sources[number])
@@ -147,9 +147,9 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return a state with the order and the history of shards of leaf number `number` replaced by those in `of_leaf`.
+    """Return a state in which leaf `number` (source with its sampler) gets the order and history of `of_leaf`.
 
-    `of_leaf` is the state of that leaf's own pipeline. A leaf is a source with its sampler.
+    `of_leaf` is the state of that leaf's own pipeline.
     """
     lineages = (*state.lineages[:number], *of_leaf.lineages, *state.lineages[number + 1 :])
     return dataclasses.replace(
@@ -158,7 +158,7 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
 
 
 def _histories(order: Values) -> list[Values]:
-    """Return the changes of an order, and of each part of a mix, from its fingerprint."""
+    """Return the changes in the fingerprint of an order; for a mix, also those of each of its parts."""
     return [
         {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
         for each in (order, *orders_in(order))
@@ -166,12 +166,12 @@ def _histories(order: Values) -> list[Values]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state is inside something made of several rows, as the order of leaf `number` has changed.
+    """Check that no state was saved inside a batch or window, because the order of leaf `number` has changed.
 
     A leaf is a source with its sampler.
 
     Raises:
-        CheckpointError: a state is inside such a window or batch.
+        CheckpointError: a state was saved inside one.
     """
     leaf = pipeline.leaves[number].name or "the source"
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
@@ -184,9 +184,7 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that no join reads leaf number `number`, whose order has changed, again from its beginning.
-
-    A leaf is a source with its sampler.
+    """Check that no join reads leaf `number` (source with its sampler) again from its beginning: its order has changed.
 
     Raises:
         CheckpointError: a join reads it again.

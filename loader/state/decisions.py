@@ -1,7 +1,7 @@
-"""Common decisions of all shards about appended records: one file for each position at which they check.
+"""The log of which generation (version of a source's files) all shards read from a position on.
 
-In: a position, and what a shard found there in its source, or in the parts of a mix. Out: what the
-first shard found that got there. Shards need not know of each other.
+In: a position, and the newest generation that a shard found there. Out: the decision of the first
+shard that checked there. Shards need not communicate otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Decisions = dict[str, Decision]
 
 
 class DecisionLog:
-    """A folder of decisions, one file for each position.
+    """A folder with one file for each position at which the shards check for appended records.
 
     Args:
         folder: path of the folder, which is made with the first decision.
@@ -44,7 +44,7 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """Return the decisions at a position; None if no shard has checked there.
+        """Return the decisions at a position, by name of the source; None if no shard has checked there.
 
         Raises:
             CheckpointError: the file is damaged, or cannot be read.
@@ -71,9 +71,9 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Write what was `found` at a position, unless another shard has done so.
+        """Return the decisions that all shards use at a position: those that the first shard has written.
 
-        Return the first shard's decisions.
+        If no shard has, write `found`, the decisions of this shard.
 
         Raises:
             CheckpointError: the folder cannot be written or read, or the file is damaged.

@@ -19,7 +19,7 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder, `process_0-of-1.json` without several processes of JAX."""
+    """Return the path of this process's file in a folder: `process_0-of-1.json`, if JAX has only one process."""
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 
@@ -90,15 +90,15 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 
 
 def as_said(strict: bool) -> dict[str, bool]:
-    """Return {"strict": False}, arguments for `set_state`, if `strict` is False; else {}.
+    """Return the arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
 
-    A user's own iterator may not have the argument; it is then always strict.
+    So an iterator whose `set_state` has no such argument can be restored strictly.
     """
     return {} if strict else {"strict": False}
 
 
 def process_of(path: Any) -> tuple[int, int] | None:
-    """Return (index, count) of the process that wrote a file, from the file's name; None for another name."""
+    """Return (index, count) of the process that wrote a file, read from its name; None for any other name."""
     found = _NAME.fullmatch(path.name)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -132,7 +132,7 @@ def to_bytes(state: Any) -> bytes:
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """Return the state from `content`, the bytes that `to_bytes` made of an iterator's state.
+    """Convert bytes that `to_bytes` made back to a state of the iterator.
 
     Raises:
         CheckpointError: the bytes are not JSON, but the iterator's states are dicts.
@@ -146,13 +146,13 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:
-    """Return the error that says why a file (the error's, or `path`) cannot be read."""
+    """Convert an OSError to a CheckpointError that names the file that cannot be read, and why."""
     place = error.filename or path
     return CheckpointError(f"{place} cannot be read: {error.strerror or error}. Pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:
-    """Write the state to this process's file as soon as the folder exists, which is awaited."""
+    """Wait until the folder exists, then write the state to this process's file."""
     import asyncio  # which takes longer than the rest of this package
 
     content = to_bytes(state)  # now: a dict may change
@@ -161,7 +161,11 @@ async def write_later(folder_to_come: Any, state: Any) -> None:
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:
-    """Restore an iterator from a folder in another thread. Raises CheckpointError if that is not possible."""
+    """Restore an iterator from a folder, in another thread.
+
+    Raises:
+        CheckpointError: states are missing, cannot be read, or belong to another pipeline.
+    """
     import asyncio
 
     await asyncio.to_thread(restore, folder, iterator)

@@ -1,9 +1,7 @@
-"""Detect appended records, and switch a pipeline to the new generation of its source.
+"""Detect appended records, and switch a pipeline to the new generation (version of the source's files).
 
-In: a pipeline, and the place where a run continues. Out: how far its order is decided; if the order
-changes, the pipeline and the state to continue with.
-
-A generation is a version of the source's files.
+In: a pipeline, and the place where a run continues. Out: the position up to which its order is final;
+if the order changes there, the pipeline and the state with which the run continues.
 """
 
 from __future__ import annotations
@@ -65,11 +63,11 @@ class WaitNotice:
 
 
 class OrderChangedError(Exception):
-    """Raised when the order of a run changes at a position. It is caught by the iterator.
+    """Raised when the order of a run changes at a position. The iterator catches it.
 
     Attributes:
-        position: global position from which the new order holds.
-        news: for each source with more records, by name, the generation to read.
+        position: first global position with the new order.
+        news: for each source with more records, by name, the decision which generation to read.
     """
 
     def __init__(self, position: int, news: Decisions) -> None:
@@ -78,12 +76,13 @@ class OrderChangedError(Exception):
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
-    """Return the pipeline and the state with which a run continues where its order changes.
+    """Return the pipeline and the state with which a run continues after its order has changed.
 
     Args:
         loaders: pipeline as its loader made it.
         state: state of the user's position.
-        change: the position of the change, and the generations to read from there on.
+        change: the position of the change, and the generations (versions of the source's files) to
+            read from there on.
     """
     saved = state.identity.order
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
@@ -98,7 +97,7 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
 
 
 def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
-    """Return a mix in which some parts have more records from the position of a change on.
+    """Return a mix whose parts have more records from the position of a change on.
 
     `saved` is the fingerprint of the run's mix.
     """
@@ -111,28 +110,27 @@ def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Return the object that decides the order of a run; None if no records join during a run.
+    """Return the object that checks for appended records; None if no records join during a run.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
         notice: logs once that the run waits.
-        begin: position of the last change that the run took in. Checks before it are not repeated,
-            because their decisions are older.
+        begin: position of the last change of the order in this run. Earlier checks are not repeated.
     """
     growth = pipeline.leaves[0].growth
     return None if growth is None else Lookout(pipeline, state, growth, notice, begin)
 
 
 class Lookout:
-    """Decides how far the order of a growing source is final, by checks of the source at certain positions.
+    """Check a growing source for appended records at certain positions. Between checks, the order is final.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
         growth: the user's options.
         notice: logs once that the run waits.
-        begin: position of the last change that the run took in.
+        begin: position of the last change of the order in this run.
     """
 
     def __init__(
@@ -153,7 +151,7 @@ class Lookout:
 
     @property
     def stop(self) -> int | None:
-        """Local position of the next check; None if there are no more checks."""
+        """Local position of the next check, up to which the order is final; None if there are no more checks."""
         look = self._looks.position
         if self._is_final or look is None:
             return None
@@ -174,7 +172,7 @@ class Lookout:
             after the position at which the run began, or a writer is still at work.
 
         Raises:
-            OrderChangedError: records were appended. It is a signal, which the iterator catches.
+            OrderChangedError: records were appended. The iterator catches it, and switches to the new order.
             CheckpointError: the log of the decisions cannot be read or written.
             SourceError: a file has changed.
         """
@@ -194,9 +192,12 @@ class Lookout:
         return True
 
     def _is_new(self, look: int, name: str, found: Decision) -> bool:
-        """Return True if the decision that was found for a source (by its name) at a check changes the order.
+        """Return True if the decision about a source changes the order of its records.
 
-        `look` is the position of the check.
+        Args:
+            look: position of the check.
+            name: name of the part of a mix; "" for a single source.
+            found: the decision.
         """
         order, index = self._orders[name], self._looks.index(name, look)
         if index == 0 and not order.changes:
@@ -208,9 +209,9 @@ class Lookout:
     def _found(self, look: int, wait: bool) -> Decisions | None:
         """Return the decisions for the check at position `look`, by name of the source.
 
-        They come from the log if a shard has decided there; otherwise the sources are checked, and
-        the result is logged. The result is None if all records were read, a writer is still at
-        work, and `wait` is False; with `wait`, the check is repeated until there is a result.
+        If a shard has decided before, its decisions are read from the log. Otherwise the sources are
+        checked, and the decisions are logged. If all records were read and a writer is still at work,
+        the check is repeated until there is a decision; with `wait` = False, the result is None.
 
         Raises:
             CheckpointError: the log cannot be read or written.
@@ -228,7 +229,7 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source for appended records, and decide which generation is read, and from which epoch on.
+        """Check one source for appended records; decide which generation (version of its files) is read, and in which epoch.
 
         The result is None if an epoch ends at this check, the source's writer is still at work, and
         it has appended nothing. This is logged once in a run.
@@ -252,10 +253,9 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if the epoch of a source that ends at position `look` took in records while a writer worked.
+        """Return True if records joined an epoch, which ends at position `look`, while the source's writer was at work.
 
-        The writer may have ended since, between two checks or between two runs. Its last records
-        belong to this epoch.
+        The writer may have ended since then. Its last records belong to this epoch, too.
         """
         source, order = self._sources[name], self._orders[name]
         if source.generation_complete(order.generation):
@@ -265,12 +265,10 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline over the generation that all shards read in epoch number `epoch` of a loop per epoch.
+    """Return the pipeline over the generation (version of the source's files) that all shards read in an epoch.
 
-    The shard that begins the epoch first decides it, and writes it to the log. If no records are
-    appended, the pipeline is unchanged.
-
-    A generation is a version of the source's files.
+    It is for loops per epoch. The shard that begins the epoch first decides the generation, and writes it
+    to the log. If no records are appended, the pipeline is unchanged.
 
     Raises:
         CheckpointError: the log cannot be read or written.
@@ -292,7 +290,7 @@ def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLo
     Args:
         pipeline: pipeline of the run.
         growth: the user's options, perhaps with the folder of the log.
-        *loop: name of a kind of loop, whose decisions are kept apart; none for `iter(loader)`.
+        *loop: "epochs" for loops per epoch, which have a log of their own; none for `iter(loader)`.
     """
     leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:

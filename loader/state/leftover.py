@@ -1,7 +1,7 @@
-"""Leftover work of a former run's shard: a window, or a batch split into elements, that it had begun.
+"""Leftovers: windows, or batches split into elements, that a shard of a former run had delivered in part.
 
-In: the place where that shard stopped. Out: a place from which any shard can continue, and the rest
-of what was begun, which one of the new shards makes again. The end of a window of records is
+In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers,
+which one of the new shards makes again to deliver the rest. The end of a window of records is
 computed; to find the end of something made of rows, these are read.
 """
 
@@ -34,17 +34,20 @@ A cursor is a place in the stream.
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """Return the cursor (place in the stream) from which other shards can continue after a shard has stopped.
+    """Return the cursor (place in the stream) from which any shard can continue after a shard has stopped.
 
-    Work that the shard had begun becomes a `Leftover` in the cursor. This is also used if the same
-    shard continues with another mix. Raises CheckpointError if the state does not fit the pipeline.
+    Work that the shard had delivered in part becomes a `Leftover` in the cursor. Also used if the
+    same shard continues with another mix.
 
     Args:
         loaders: pipeline as its loader made it.
         state: state of the shard.
-        run: function that runs a pipeline. It is used if the shard was inside something made of
-            rows.
+        run: function that runs a pipeline. It is used to find the end of a window of rows, if the shard
+            stopped inside one.
         mix: the former mix as JSON text, if the mix has changed; else "".
+
+    Raises:
+        CheckpointError: the state does not fit the pipeline.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
@@ -74,11 +77,10 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run: Run) -> list[LoaderState]:
-    """Return states that can continue in a changed order: begun windows that need the former order become leftovers.
+    """Return states that can continue in a changed order. Begun windows that need the former order become leftovers.
 
-    A leftover is the rest of a former shard's work, which is made with the former order. A window
-    of records is made of the same records in both orders, except at the end of the former order,
-    which cut it short.
+    A leftover (rest of a former shard's work) is made with the former order. Other begun windows have the
+    same records in both orders, except a window that the end of the former order cut short.
 
     Args:
         former: pipeline with the former order.
@@ -95,7 +97,7 @@ def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run:
 
 
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
-    """Return True if a state is inside a window of rows, or inside a window that the end of the order cut short.
+    """Return True if a state was saved inside a window of rows, or inside one that the end of the order cut short.
 
     `length` is the number of positions of the former order.
     """
@@ -106,9 +108,12 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Run a leftover, i.e. the rest of a former shard's work, so that an error in it is raised now. Drop the rows.
+    """Run a leftover (the rest of a former shard's work) and drop its rows, so that an error in it is raised now.
 
-    `loaders` is the pipeline as its loader made it; `run` is a function that runs a pipeline.
+    Args:
+        loaders: pipeline as its loader made it.
+        rest: the leftover.
+        run: function that runs a pipeline.
     """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
@@ -117,7 +122,7 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor (place in the stream) after the group of inputs of which some results were delivered.
+    """Return the cursor (place in the stream) after a group of inputs that was delivered in part.
 
     Args:
         former: pipeline of the shard that had begun the group.
@@ -136,10 +141,10 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 
 
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
-    """Run a part of a pipeline to the end of the window that its cursor is inside.
+    """Run a part of a pipeline to the end of the window in which its cursor lies.
 
-    Yields for each element the rows that have it, and its index in these. `former` is the pipeline of the shard that
-    had begun the window; `part` ends with the stage of the window.
+    Yields, for each element, a set of rows and the element's index in it. `former` is the pipeline of
+    the shard that had begun the window; `part` ends with the stage of the window.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -149,7 +154,7 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline, on a shard, that reads what former runs left of each leaf (a source with its sampler).
+    """Return the pipeline of a shard that reads what former runs left of each leaf (a source with its sampler).
 
     `lineages` are the histories of these runs, one for each leaf; `shard` is the shard.
 
@@ -186,15 +191,15 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
     known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
-    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
+    return beyond or not known or not all(join.rule.is_state(state) for join, state in zip(joins, cursor.notes))
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Return a pipeline with the former shards that are needed to finish leftovers (rests of former shards' work).
+    """Add to a pipeline the former shards that are needed to make leftovers (rests of former shards' work).
 
     Args:
         loaders: pipeline as its loader made it.
-        pipeline: pipeline to return with these shards.
+        pipeline: pipeline to which they are added.
         unfinished: the leftovers.
 
     Raises:
@@ -223,7 +228,7 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the part of the pipeline to which a leftover belongs; None if it has no such part.
+    """Return the part of the pipeline that makes a leftover; None if there is no such part.
 
     A leftover is the rest of a former shard's work.
     """
@@ -231,10 +236,10 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return a list with one bool for each operation of a pipeline that takes several inputs.
+    """Return, for each operation that takes several inputs, True if its batch or window was delivered in part.
 
-    It is True if some, but not all, results of its stage (operations that run in one task) were
-    delivered for a group of inputs, at the state's place or in a leftover.
+    That is so at the state's place, or in one of its leftovers. A change of the operation's size would
+    then repeat or lose elements.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
@@ -244,7 +249,7 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that no batch or window of which a part was delivered in a state has another size in the pipeline.
+    """Check that batches and windows that were delivered in part have the same size in the pipeline as in the state.
 
     Raises:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
@@ -266,10 +271,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state with values for the stages (operations that run in one task) of this pipeline, or None.
+    """Return the state with its values rearranged to the stages (operations that run in one task) of this pipeline.
 
     If datasets of the uppermost mix were added or removed, only the stages after the mix are compared. The result is
-    None if the stages are others than in the state.
+    None if the pipeline has other stages than the state.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
@@ -283,7 +288,7 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
-    """Return the sampler whose length is the number of positions that the shards of a run read together.
+    """Return the sampler whose length is the number of positions of all shards of a run.
 
     Args:
         sampler: the user's sampler.

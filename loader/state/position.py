@@ -1,7 +1,7 @@
-"""The position of an iterator, which costs nothing to take; and the methods that iterators, feeders and epochs share.
+"""The position of an iterator, which is cheap to take; and the methods that iterators, feeders and epochs share.
 
 In: what the iterator delivered last. Out: the cursor (a place in the stream) after it, its state
-and its records, computed when somebody asks. A device feeder takes a position for every batch. Any
+and its records, computed only when the caller asks for them. A device feeder takes a position for every batch. Any
 thread may use one, because it does not change.
 """
 
@@ -36,9 +36,9 @@ class StreamPosition(NamedTuple):
         pipeline: the pipeline that runs, as it was resumed.
         skipped: steps that the run skips on purpose.
         start: place at which the iterator began or to which it was set.
-        run: rows that have the element delivered last; None if nothing was delivered since the
-            start.
-        row: number of that element among these rows.
+        run: consecutive rows, one of which is the element delivered last; None if nothing was
+            delivered since the start.
+        row: index of that element in `run`.
         step: number of elements delivered or skipped by `skip()`, in all runs.
     """
 
@@ -91,11 +91,11 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """How many of the elements that `len()` counts are before this position; the step, if that is unknown."""
+        """Number of the elements counted by `len()` that come before this position; the step, if `len()` is unknown."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def told(self, worker_count: int) -> str:
-        """Return the position, the number of workers and the source as text for the `repr` of an iterator."""
+        """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
         place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
         return f"{place}, worker_count={worker_count}, data_source={source}"
 
@@ -184,11 +184,11 @@ class Resumable:
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the present state, and return an awaitable that writes it to a folder. This is Orbax's protocol."""
+        """Take the present state, and return an awaitable that writes it to a folder (protocol of Orbax)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores from a folder and begins to prefetch. This is Orbax's protocol."""
+        """Return an awaitable that restores from a folder and begins to prefetch (protocol of Orbax)."""
         return restore_later(directory, self)
 
     def __enter__(self) -> Self:
@@ -217,15 +217,15 @@ class StreamPositionAPI(Resumable):
         raise NotImplementedError
 
     def _told(self) -> str:
-        """Return the position, the number of workers and the source as text for `repr`."""
+        """Describe the position, the number of workers and the source, for `repr`."""
         raise NotImplementedError
 
     def __len__(self) -> int:
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        After `set_states` from other shards, it is the number of elements that these left. For a
-        feeder with `on_uneven="drop"` or `"pad"` it may be more or less than you receive, as that
-        depends on other processes.
+        After `set_states` from other shards, only the elements that these shards left are counted. For a
+        feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because that depends on
+        other processes.
 
         Raises:
             TypeError: the stream is endless, or an operation decides how many elements there are.
@@ -234,7 +234,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """How many of the elements that `len()` counts are before the next one; the step, if `len()` is unknown.
+        """Number of the elements counted by `len()` that come before the next one; the step, if `len()` is unknown.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a loader.
@@ -254,7 +254,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def step(self) -> int:
-        """Number of the next element, from 0: how many were delivered or skipped by `skip()`, in all runs."""
+        """Number of the next element, from 0: the number of elements delivered or skipped by `skip()`, in all runs."""
         return self.here().step
 
     @property
@@ -275,7 +275,7 @@ class StreamPositionAPI(Resumable):
         Between rows of one window of a `Pack`, it is the epoch of the window's first record.
 
         Raises:
-            AttributeError: the loader is not a mix. So `hasattr` tells if it is one.
+            AttributeError: the loader is not a mix. So `hasattr` is True for mixes only.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
@@ -307,8 +307,8 @@ class StreamPositionAPI(Resumable):
     def last_records(self) -> Any:
         """Return the keys `int64[records]` of the records in the last element, each once, in the order of the stream.
 
-        For joined datasets, a dict of such arrays, by the datasets' names or numbers. It costs
-        nothing until it is called. Records that a filter dropped are not included.
+        For joined datasets, a dict of such arrays, by the datasets' names or numbers. Nothing is
+        recorded for it while the loop runs. Records that a filter dropped are not included.
 
         Raises:
             ValueError: no element was delivered since the start or the last `set_state`.

@@ -33,12 +33,17 @@ MOST_CHECKED = 1 << 22
 
 
 def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSampler | None:
-    """Return a sampler as a `ChangingSampler` if it is one, or if the state's sampler was one; else None.
+    """Return a sampler as a `ChangingSampler`, if the records of its order have changed or may change; else None.
+
+    It is returned as it is if it is a `ChangingSampler`. Another sampler becomes one, if the sampler saved
+    in the state has a history of changes, and the present sampler can change. None without a saved
+    sampler.
 
     Args:
         sampler: the present sampler.
-        saved: fingerprint of the state's sampler.
+        saved: fingerprint of the sampler saved in the state; None if there is none.
         counts: True if the sampler's source has generations (versions of the source's files).
+            If False, the result has the generation of the saved sampler.
     """
     if saved is None:
         return None
@@ -50,11 +55,11 @@ def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSample
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that tells how far the orders of a state have changed: a larger one has more changes.
+    """Return a number that is higher the more changes the orders of a state have had.
 
     It is the number of changes plus the numbers of the generations (versions of the source's files)
-    at the beginning. Shards of a run may have noticed different numbers of changes, but in the same
-    order.
+    at the beginning. Shards of a run see the same changes in the same order, but one may have seen more
+    of them than another.
     """
     orders = state.identity.every_order
     changes = [order.get(HISTORY) for order in orders]
@@ -75,18 +80,20 @@ def comes_before(until: History, history: History) -> bool:
 
 
 def retold(states: Sequence[LoaderState], known: Identity, now: Identity) -> list[LoaderState]:
-    """Return the states; each with the identity `known` gets the identity `now`."""
+    """Replace the identity `known` by `now` in all states that have it, and return the states."""
     return [dataclasses.replace(state, identity=now) if state.identity == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
-    """Check that not fewer records are omitted than before, which may mean that a program forgot some.
+    """Check that not fewer records are omitted than before, because the program may have forgotten some.
 
-    `before` and `now` are digests of the omitted records, which contain their number; `whose` is
-    text about the part of a mix for the message.
+    Args:
+        before: digest of the records omitted before, which contains their number.
+        now: digest of the records omitted now.
+        whose: text for the message about the part of a mix.
 
     Raises:
-        CheckpointError: fewer, or the same number of other records, are omitted.
+        CheckpointError: fewer records are omitted, or the same number of other records.
     """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
@@ -107,11 +114,11 @@ def _count(digest: str) -> int:
 
 
 class OneShardError(CheckpointError):
-    """Raised if the state of one shard does not tell from which position all shards may use a changed order."""
+    """Raised if all shards' states are needed, but there is only one, which cannot say where all shards may change."""
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Check that the states of all shards are there, as the order has changed and shards may be at different steps.
+    """Check that the states of all shards are there: the order has changed, and shards may be at different steps.
 
     `change` is text about the change, for the message.
 
@@ -129,7 +136,7 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
-    """Check that no records before a change are still to be read, as a state does not keep their former order.
+    """Check that no records before a change are still to be read, because a state does not keep their former order.
 
     Args:
         states: states of all shards.
@@ -159,7 +166,7 @@ def length_of(sampler: VectorSampler) -> int:
 
 
 def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int) -> None:
-    """Check that all records before the position of a change that are omitted now have been read already.
+    """Check that all shards have already read the newly omitted records that come before a change.
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -217,12 +224,10 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """Return a position of a leaf from which on no shard has read anything.
+    """Return a position of a leaf (source with its sampler) from which on no shard has read anything.
 
     With `of_shard`, it is the position after the last one that this shard has read; another shard
     may have read later positions.
-
-    A leaf is a source with its sampler.
 
     Args:
         pipeline: pipeline of the run.
@@ -240,13 +245,12 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 
 
 def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSampler) -> int:
-    """Return the number of positions of a run, on all shards together.
+    """Return the number of positions of an earlier run, on all shards together.
 
     Args:
-        states: states of the run, which may have the number.
-        saved: fingerprint of the run's order. If it is that of a mix, it gives the number, because
-            `former` may be another mix.
-        former: order of the run.
+        states: states of the run. If they contain the number, it is returned.
+        saved: fingerprint of the run's order. For a mix, the number is computed from it.
+        former: order of the run. Any other number is its length.
     """
     told = [state.places[0] for state in states if state.places]
     if told:
@@ -255,9 +259,9 @@ def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSa
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the value `places` of a state: the place from which on each leaf that omits records is unread.
+    """Return the `places` of a state: for each leaf that omits records, by its number, where nothing has been read yet.
 
-    Keys are the numbers of the leaves (sources with their samplers).
+    A leaf is a source with its sampler.
     """
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}
@@ -281,11 +285,11 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlac
 
 
 def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change, and for each order its number of records before it.
+    """Return the first position at which orders may change, and how many records of each order come before it.
 
     Args:
         mix: order of the parts of a mix; None for a single source, with the name "" (`ONLY`).
-        position: position from which on nothing was read.
+        position: first position that no shard has read.
         changed: for each order, by name, the number of its first record after its last change.
     """
     if mix is None:

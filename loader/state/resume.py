@@ -1,8 +1,8 @@
-"""Decide how a pipeline resumes from states: from its own shard's, or from those of all shards of a former run.
+"""Decide how a pipeline resumes: from the state of its own shard, or from the states of all shards of a former run.
 
 In: states, and the pipeline as its loader made it. Out: the pipeline and the state to resume with;
-or a `CheckpointError` that says why that is not possible. No record is read here, except by the
-caller's `run` for work that was interrupted.
+or a `CheckpointError` that says why that is not possible. No record is read here, except
+by the caller's `run`, to find the end of work that was interrupted.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def resume(
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Return the states of all shards of a run, computed from the state of one shard.
-
-    All were at the same step.
+    """Compute the states of all shards of a run from the state of one shard. All shards were at the same step.
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -150,8 +148,8 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
         strict: False accepts a state of another source, sampler or other operations.
 
     Raises:
-        CheckpointError: the state belongs to another shard or pipeline, or its place is outside
-            this one.
+        CheckpointError: the state belongs to another shard or pipeline, or its place is after the
+            end of the pipeline's stream.
     """
     changed = _changes(pipeline, state) if strict else []
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
@@ -180,7 +178,7 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message that a state is of another pipeline. Several changed weights of a mix get a line each.
+    """Return the message for a state of another pipeline. Each changed weight of a mix gets a line.
 
     Args:
         what: beginning of the sentence.
@@ -197,7 +195,7 @@ def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe the differences between a pipeline and the one that a state was taken from.
+    """Describe the differences between a pipeline and the pipeline from which a state was saved.
 
     A difference of batch sizes counts only for a batch that is partly delivered.
     """
@@ -213,14 +211,14 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
 
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
-    """Return the state with which this shard resumes after all shards of a former run.
+    """Return the state with which this shard resumes, from the states of all shards of a former run.
 
     Args:
         pipeline: pipeline as its loader made it.
         states: states of all shards of the former run, in any order.
         strict: False accepts states of another source, sampler or other operations.
-        run: function that runs a former shard's pipeline. It is used if that shard was inside
-            something made of rows.
+        run: function that runs a former shard's pipeline. It is used to find the end of a window of
+            rows, if that shard stopped inside one.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.
@@ -248,9 +246,9 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Divide leftovers (rests of former shards' work) into lists. All in one list go to the same new shard.
+    """Divide leftovers (rests of former shards' work) into lists. All leftovers of a list go to the same new shard.
 
-    A list has the leftovers of one former shard, because a zip pairs their rows.
+    Each list has the leftovers of one former shard: a zip, for example, needs all of its inputs on one shard.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
@@ -360,7 +358,7 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
-    """Return the ranges of local positions that the shards of a run skipped or would have skipped later.
+    """Return the ranges of local positions that the shards of a run skipped, or were to skip later.
 
     The pipeline is aligned: each step has the same number of positions.
 

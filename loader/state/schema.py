@@ -32,15 +32,14 @@ MAX_STEP = 1 << 62
 
 
 class LivingPlace(NamedTuple):
-    """A position in an order that omits records, and the same place in the order of all records.
+    """A position of an order that omits records, and the corresponding place if omitted records are counted too.
 
-    By `place`, a run that omits other records can continue there.
+    With the place, a run that omits other records can continue there.
 
     Attributes:
-        position: position in the order without omitted records, from which on no shard has read any.
-        place: the same place as a position in the order of all records. For a mix, such positions
-            by the name of the part, for the parts that omit records; a single source has the name
-            "" (`ONLY`).
+        position: first position, not counting omitted records, that no shard has read.
+        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
+            name, for the parts that omit records; a single source has the name "" (`ONLY`).
         length: number of positions of all shards together; None for an endless order.
     """
 
@@ -60,17 +59,17 @@ class LoaderState:
     """The values of a state, from which a run continues.
 
     Attributes:
-        cursor: place in the stream after the element that the user received last, whatever was
-            prefetched.
-        step: number of the next element: how many were received or skipped by `skip()`, in all
-            runs.
+        cursor: place in the stream after the element that the user received last. Prefetched elements
+            do not count.
+        step: number of the next element: the number of elements received or skipped by `skip()`, in
+            all runs.
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
         identity: identity of sources, orders, joins and operations.
         lineages: for each leaf (source with its sampler), the history of former runs on other
             numbers of shards.
         skipped: steps that the run skips.
-        places: for each leaf that omits records, by its number, its place.
+        places: for each leaf that omits records, by its number, where nothing has been read yet.
         version: version of the layout of states.
     """
 
@@ -86,7 +85,7 @@ class LoaderState:
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
 
-        Fast enough to be called at every step: values that do not change in a run are stored as
+        Fast enough to be called at every step, because values that do not change in a run are kept as
         text.
         """
         cursor, shard = self.cursor, self.shard
@@ -117,7 +116,7 @@ class LoaderState:
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
         """Read a state from `data`, the bytes that `to_json` returned.
 
-        If `like`, another state of the same run, has the same lineage, it is not parsed again.
+        If `like`, another state of the same run, has the same history of shards, that history is not parsed again.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -141,7 +140,7 @@ class LoaderState:
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
         """Read a state from the values that `to_dict` returned.
 
-        If `like` has the same lineage, it is not parsed again.
+        If `like` has the same history of shards, that history is not parsed again.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -213,7 +212,7 @@ NO_LAYERS = ReshardHistory()
 
 
 def sealed(content: bytes) -> bytes:
-    """Return a state with its checksum in front. The checksum detects damage, but is no protection against people.
+    """Return a state with its checksum in front. The checksum detects damage, but does not protect against intended changes.
 
     Args:
         content: JSON as `json.dumps` writes it, with sorted keys and without spaces.
@@ -298,8 +297,10 @@ def _counts(values: Any) -> tuple[int, ...]:
 def _cursor(values: Any) -> Cursor:
     """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any.
 
-    Raises TypeError or ValueError if the values are damaged. A stage is a group of operations that
-    run together in one task. A leaf is a source with its sampler.
+    A leaf is a source with its sampler; a stage is the operations that run together in one task.
+
+    Raises:
+        TypeError, ValueError: the values are damaged.
     """
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
     for note in _list(notes):  # numbers; those of a source that can only be run through end with its state

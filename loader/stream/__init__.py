@@ -1,1 +1,1 @@
-"""In the user's process: put finished tasks into order, and turn their rows into elements."""
+"""In the user's process: put the results of tasks in order, and turn their rows into elements."""

@@ -1,4 +1,4 @@
-"""Connect the stages (operations that run in one task each) of a running pipeline.
+"""Connect the stages (operations that run in one task each) of a pipeline, and run them.
 
 In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
 order, each with its origin.
@@ -36,13 +36,10 @@ from .unfinished_runs import UnfinishedRuns
 
 @dataclass(eq=False)
 class RowStreams:
-    """Opens the streams of rows of a pipeline, or of its parts, from a cursor (a place in the stream) on.
+    """Opens the rows of a pipeline, or of a part of it, from a cursor (a place in the stream) on.
 
-    Positions in the ranges `unread` are not read. Joins keep this object, to open their inputs
-    again. It has no reference to a stream, so that rows are in no reference cycle.
-
-    With `planned`, groups of rows, and tasks of sources without random access, have the length from
-    the plan, however long tasks take. All shards then find the same places by themselves.
+    Joins keep this object, to open their inputs again. It has no reference to opened streams, so that no
+    reference cycle keeps rows in memory.
 
     Attributes:
         pipeline: the pipeline.
@@ -51,8 +48,10 @@ class RowStreams:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
-        planned: True if groups and tasks have the length from the plan.
-        horizon: knows up to which position the order is decided; None if it does not change.
+        planned: True: groups of rows, and tasks of sources without random access, have the length from
+            the plan, however long tasks take. So all shards cut them at the same places without
+            communication.
+        horizon: knows up to which position the order is final; None if it does not change.
     """
 
     pipeline: Pipeline
@@ -85,8 +84,7 @@ class RowStreams:
             start: its cursor.
             size: largest number of rows of a join at a time.
             former: number of a former shard, from 1, whose rows these are; 0 for this shard.
-            most: number of the part's own rows that suffice, so that others need not be made; None
-                for all.
+            most: number of this part's rows that are needed at most; None for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage]
         if not rests:
@@ -166,8 +164,8 @@ class Flow:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
-        planned: True: groups of rows have the length from the plan, however long tasks take.
-        horizon: knows up to which position the order is decided; None if it does not change.
+        planned: True: groups of rows have the length from the plan; False: a length that suits the time of tasks.
+        horizon: knows up to which position the order is final; None if it does not change.
     """
 
     def __init__(
@@ -190,11 +188,10 @@ class Flow:
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
-        """Yield elements, each with its `Rows` and its index there. These know the cursor after each element.
+        """Yield each element, with the consecutive `Rows` that contain it and its index there.
 
-        If a task failed, its exception is raised at its place in the stream.
-
-        A cursor is a place in the stream.
+        The `Rows` know the cursor (place in the stream) after each element. If a task failed, its exception is
+        raised at its place in the stream.
         """
         waits = self._waits
         while True:
@@ -229,10 +226,10 @@ class Flow:
                     yield run.take(row), run, row
 
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Yield the elements of a run of rows, each of which `units` makes when it is asked for.
+        """Make elements one by one, and yield each with `run` (the rows that it is one of) and its index there.
 
-        Each item is the element, the run of rows that it belongs to, and its index there. Returns
-        the failure if an element cannot be made, else None.
+        Each element is made by `units` only when the caller asks for it. Returns the failure if an element
+        cannot be made, else None.
         """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):

@@ -1,7 +1,7 @@
-"""Requests for positions up to where the order of a growing source is decided.
+"""Requests for positions of a growing source, up to the position at which its order is final.
 
-In: a horizon, i.e. a position up to which the order will not change, which moves on. Out: requests
-for positions before it.
+In: a horizon, which knows the position up to which the order will not change, and moves it later. Out:
+requests for positions before it.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from .rows import Pull, Request, StreamEnd
 
 
 class Horizon(Protocol):
-    """Interface of an object that knows up to which position the order of the stream is decided.
+    """Interface of an object that knows up to which position the order of the stream is final.
 
     It is used on the thread that is inside `next`, whenever work can be planned.
     """
 
     @property
     def stop(self) -> int | None:
-        """Local position up to which the order is decided; None if it will not change until its end."""
+        """Local position up to which the order is final; None if it will not change until its end."""
 
     def advance(self, wait: bool) -> bool:
-        """Decide the order up to a later position.
+        """Move `stop` to a later position.
 
         Return True if that was done; False if it needs waiting and `wait` is False.
 
         Raises:
-            Exception: the order changes. The exception says how.
+            Exception: the order changes. The exception has the position and the new records.
         """
 
 
 class DecidedSpans(Pull[Request]):
-    """Requests for positions whose order is decided. Until the end of the order, they are for whole units only.
+    """Requests for positions up to the horizon, i.e. whose order is final.
 
-    A unit is the group of inputs that make one output.
+    Until the end of the order, each request has the inputs of whole outputs.
 
     Args:
         requests: function that returns requests for local positions `[start, stop)`.
-        horizon: knows up to which position the order is decided. It is asked for a later position
+        horizon: knows up to which position the order is final. It is asked for a later position
             when all positions before the present one are planned.
         first: first local position.
         total: end of the order, if it does not change.
-        unit: number of positions that belong together, counted from `first`.
+        unit: number of positions that make one output, counted from `first`.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan the positions that are decided now.
+        """Plan the positions that have become final.
 
         Return True if there are new ones, or if the end is reached. Return False if that needs
-        waiting, and `wait` is False. An exception of the horizon becomes the end.
+        waiting, and `wait` is False. An exception of the horizon becomes the failure at the end.
         """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:

@@ -1,6 +1,7 @@
-"""Take rows of several streams in the order that a rule says, many at a time.
+"""Take rows of several streams in the order that a rule decides, many rows at a time.
 
-In: rows of each input, in runs. Out: rows of all, in runs. Only counts are looked at, never rows.
+In: consecutive rows of each input. Out: consecutive rows of the join. Rows are only counted; their
+contents are not read.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ Open = Callable[[Cursor], Pull[Rows]]
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One input of a join, from a cursor on. It is opened when its first row is needed.
-
-    A cursor is a place in the stream.
+    """One input of a join, from a cursor (place in the stream) on. It is opened when its first row is needed.
 
     Attributes:
         open: function that opens the input from a cursor on.
@@ -49,7 +48,7 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows, or all that remain, are here; False if `wait` is False and they are not."""
+        """Return True if `count` rows, or all that remain, have arrived. With `wait`, wait until they have."""
         if self._pull is None:
             self._pull = self.open(self.cursor)
         while self.at_hand < count and self.ended is None:
@@ -81,17 +80,17 @@ class Input:
 
 @dataclass(eq=False)
 class JoinedRuns:
-    """The rows of a join, from a state of its rule and the cursors (places in the stream) of its inputs on.
+    """Rows of a join. It begins at a state of its rule, and at cursors (places in the stream) of its inputs.
 
-    At most `most()` rows are taken at a time, at first only one, then more as long as they come
-    within about 30 ms, so that the first row does not wait for others.
+    The first time, one row is taken, so that it does not wait for others; then more, up to `most()`, as
+    long as they come within about 30 ms.
 
     Attributes:
         opens: for each input, the function that opens it from a cursor on.
         cursors: for each input, the cursor to begin with.
-        starts: for each input, the cursor to use if the rule begins it anew.
+        starts: for each input, the cursor from which it is read again, if the rule does that.
         rule: decides from which input the next row comes.
-        note: state of the rule.
+        state: state of the rule.
         most: function that returns the largest number of rows to take at a time.
     """
 
@@ -99,7 +98,7 @@ class JoinedRuns:
     cursors: InitVar[Sequence[Cursor]]
     starts: Sequence[Cursor]
     rule: JoinPolicy
-    note: JoinState
+    state: JoinState
     most: Callable[[], int]
     _size: int = 1
     _taken: int = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
@@ -132,7 +131,7 @@ class JoinedRuns:
 
     def _chosen(self) -> NDArray[np.int64]:
         if self._choices is None:
-            self._choices = self.rule.choices(self.note, self._size - self._taken % self._size)
+            self._choices = self.rule.choices(self.state, self._size - self._taken % self._size)
         return self._choices
 
     def _missing(self, number: int, choices: NDArray[np.int64]) -> int:
@@ -141,12 +140,12 @@ class JoinedRuns:
         return int(rows[at_hand]) if at_hand < len(rows) else len(choices)
 
     def _take(self, choices: NDArray[np.int64]) -> Rows:
-        note, rule = self.note, self.rule
+        state, rule = self.state, self.rule
         before = [one.cursor for one in self._inputs]
         counts = np.bincount(choices, minlength=len(self._inputs)).tolist()
         parts = [one.take(count) if count else [] for one, count in zip(self._inputs, counts)]
         origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
-        self.note, self._choices = rule.after(note, len(choices)), None
+        self.state, self._choices = rule.after(state, len(choices)), None
         self._taken += len(choices)
 
         def cursor_after(row: int) -> Cursor:
@@ -155,16 +154,15 @@ class JoinedRuns:
                 if count:
                     origin, inner = row_at(origins[number], count - 1)
                     cursors[number] = origin.cursor_after(inner)
-            return cursor_of_join(cursors, rule.after(note, row + 1))
+            return cursor_of_join(cursors, rule.after(state, row + 1))
 
-        return joined_rows(choices, parts, note[0], cursor_after)
+        return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
         """Ask the rule how to continue after the end of input `number`.
 
-        Return True if that is settled; a failure of the rule becomes the end of the join.
-
-        Returns False if that needs waiting, and `wait` is False.
+        Return True if that is settled. Return False if it needs waiting, and `wait` is False. A failure of
+        the rule becomes the end of the join.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:
@@ -173,14 +171,14 @@ class JoinedRuns:
         try:
             if self.rule.strict and number == 0 and not self._all_ended(wait):
                 return False
-            note = self.rule.ended(self.note, number)
+            state = self.rule.ended(self.state, number)
         except Exception as error:  # of the rule, or of what an input that should have ended does in its next element
             self._ended = StreamEnd(Failure(error))
             return True
-        if note is None or (self.rule.restarts and not self._begin_anew(number)):
+        if state is None or (self.rule.restarts and not self._begin_anew(number)):
             self._ended = ended
         else:
-            self.note, self._choices = note, None
+            self.state, self._choices = state, None
         return True
 
     def _all_ended(self, wait: bool) -> bool:
@@ -205,9 +203,9 @@ class JoinedRuns:
 
 
 class CacheWriter(Pull[Rows]):
-    """Passes the rows of `runs` on and keeps them.
+    """Supply that passes on the rows of `runs`, and keeps them in memory.
 
-    When all have come without a failure, `done` is called with them.
+    After the last row, `done` is called with all rows, unless there was a failure.
     """
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:

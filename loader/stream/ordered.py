@@ -1,4 +1,4 @@
-"""Run tasks ahead of their use, keep the executor busy, and return results in order.
+"""Submit tasks before their results are needed, and return the results in order.
 
 In: requests, taken one by one; or a source without random access. Out: pairs (request, block) in
 the order of requests, whatever order the tasks finish in.
@@ -25,7 +25,9 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 
 
 class Ordered:
-    """Runs tasks, at most `executor.window(stage)` at a time.
+    """Supply of pairs (request, block), in the order of the requests. A block has the rows of one task.
+
+    At most `executor.window(stage)` tasks are submitted at a time.
 
     Args:
         requests: supply of the requests.
@@ -48,9 +50,9 @@ class Ordered:
             self._fill(False)
 
     def _fill(self, wait: bool) -> None:
-        """Submit tasks as long as there are requests, and room in the window.
+        """Submit requests while there are any, up to the number of tasks that may be submitted at a time.
 
-        With `wait`, wait for a request if none is submitted.
+        With `wait`, wait for a request if no task is submitted.
         """
         room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
@@ -89,13 +91,13 @@ class Ordered:
 
 
 class InOrder:
-    """Runs the tasks of a source without random access. Each begins where the one before it ended.
+    """Supply of pairs (request, block) for a source without random access. Each task begins where the last one ended.
 
     Args:
         stage: stage that reads the source.
         start: cursor (place in the stream) to start from.
         executor: runs the tasks.
-        planned: True: tasks have one unit each, however long they take.
+        planned: True: each task reads the inputs of one output, however long it takes.
     """
 
     def __init__(self, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
@@ -147,7 +149,7 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Note the place of the source after a task, from the task's block, and submit the next task unless it ended."""
+        """Take the state of the source after a task from the task's block. Submit the next task, unless the source ended."""
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

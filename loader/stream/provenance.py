@@ -1,10 +1,8 @@
-"""The origin of rows: a table of records for each block, and the cursor after each row.
+"""The origin of rows: for each block (the rows of one task), the records of its rows, and the cursor after each row.
 
-In: a task, and the columns of its block. Out: records and cursors. They are computed when somebody
-asks, not for each row. A provenance has no reference to rows, so that little is kept of a delivered
-batch.
-
-A cursor is a place in the stream. A block has the rows that one task returned.
+In: a task, and the columns of its block. Out: records and cursors (places in the stream). They are
+computed only when a caller asks for them. A provenance has no reference to rows, so it does not keep
+a delivered batch in memory.
 """
 
 from __future__ import annotations
@@ -30,19 +28,17 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Table(NamedTuple):
-    """The records of which some rows were made, in the order in which they are in the rows.
+    """The records from which some rows were made, in the order of their use; one entry per record.
 
     Attributes:
-        of: `int64[n]`, for each record the number of the row that it is in, among the rows that
-            were asked for.
-        leaf: `int64[n]`, index in `Pipeline.every_leaf` of the leaf (source with its sampler) that
-            it is from.
-        position: `int64[n]`, its local position in that leaf.
-        row: `int64[n]`, its row in the batch; -1 if there is no batch.
-        segment: `int64[n]`, its segment in the packed row, from 1; 0 if it is not packed, or the
+        of: `int64[n]`, number of the row, among the rows of the query, that contains the record.
+        leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its sampler).
+        position: `int64[n]`, local position of the record in that leaf.
+        row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
+        segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed, or the
             pipeline is not traced.
-        tokens: `object[n]`, its tokens in that segment: a `TokenSpan` for each packed leaf of the
-            tree.
+        tokens: `object[n]`, tokens of the record in that segment: a `TokenSpan` for each packed leaf of
+            the tree.
     """
 
     of: Ints
@@ -53,12 +49,12 @@ class Table(NamedTuple):
     tokens: NDArray[np.object_]
 
     def taken(self, places: NDArray[Any]) -> Table:
-        """Return the records at `places`: indices, or a mask."""
+        """Return the table with only the entries that `places` (indices, or a mask) selects."""
         return Table(*(column[places] for column in self))
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Join tables of records into one, sorted by row. Each comes with the numbers of its rows among all rows."""
+    """Join tables of records into one, sorted by row. Each table comes with the number that each of its rows gets."""
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
@@ -68,28 +64,27 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
+    """The origin of the rows of a block (the rows of one task): positions of a leaf, or a group of earlier rows.
 
-    A leaf is a source with its sampler. A span is a range of consecutive positions.
+    A leaf is a source with its sampler. A unit is the inputs of one output.
 
     Attributes:
         stage: stage that made the rows.
         start: cursor (place in the stream) before the first input.
         stop: cursor after the last input.
-        leaf: index in `Pipeline.every_leaf` of the leaf whose span was read; None if the inputs are
-            earlier rows.
+        leaf: index in `Pipeline.every_leaf` of the leaf that was read; None if the inputs are earlier
+            rows.
         inputs: for inputs that are earlier rows, their origins, each with the range `[start, stop)`
             of rows.
-        alone: True if each input became one row by itself, up to the last row that there is.
-        columns: origins of the rows as columns; None if row i was made of unit i (the inputs of one
-            output).
+        alone: True if row i was made of input i alone, for all rows that there are.
+        columns: origins of the rows as columns; None if row i was made of unit i.
         count: number of rows.
         first: number of the task's first input among `inputs`; more than 0 if the task is a part of
             another.
         before: number of rows of the first unit that earlier tasks made.
         open: True if later tasks may make more rows of the last unit.
-        which: None, as all rows are of one block.
-        at: None, as rows have their numbers in the block.
+        which: None, because all rows are of one block.
+        at: None, because rows have their numbers in the block.
     """
 
     stage: Stage
@@ -112,10 +107,7 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor from which the stream continues after row number `row` of the block (rows of a task).
-
-        A cursor is a place in the stream.
-        """
+        """Return the cursor (place in the stream) from which the stream continues after row number `row` of the block."""
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
@@ -144,7 +136,7 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return the records of which rows of the block (the rows of one task), given by number, were made.
+        """Return the table of records from which some rows of the block, given by number, were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
         """
@@ -178,9 +170,9 @@ class Provenance:
     def _rows_of(self, places: Ints, size: int) -> Ints:
         """Return, for each input, its row in the stage's outermost batch; -1 if there is no batch.
 
-        `places` are the inputs' places among the `size` inputs of an element.
-
-        A stage is a group of operations that run together in one task.
+        Args:
+            places: index of each input among the inputs of its element.
+            size: number of inputs of an element.
         """
         for operation in reversed(self.stage.operations):
             if operation.takes is None or operation.keeps_elements:
@@ -191,7 +183,7 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return the table of the inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`.
+        """Return the table of the inputs that rows of a `Pack` (with segments) or batches of a `BudgetBatch` contain.
 
         Args:
             rows: numbers of the rows or batches.
@@ -236,7 +228,7 @@ class Provenance:
 
 
 def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> Table:
-    """Return the table of the inputs in a batch.
+    """Return the table of the inputs that a batch of a `BudgetBatch` contains.
 
     Args:
         asked: number of the row that is the batch.
@@ -254,7 +246,7 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """Return the part that contains row `number` of all parts together, and the row's number in its block.
+    """Find row `number` in several parts that follow one another; return its part's origin, and its number there.
 
     Each part is an origin with the range `[start, stop)` of its rows.
 
@@ -270,13 +262,13 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The origin of rows of several blocks, or of one block with other cursors (places in the stream).
+    """The origin of rows that were selected from several blocks, or that have other cursors than their block.
 
-    A block has the rows that one task returned.
+    A block has the rows that one task returned. A cursor is a place in the stream.
 
     Attributes:
         sources: origins of the blocks.
-        which: `int64[rows]`, index of the block of each row; None if these are all rows of the only
+        which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the only
             block.
         at: `int64[rows]`, number of each row in its block; None if `which` is None.
         cursor_after: function that returns the cursor from which the stream continues after a row.

@@ -1,11 +1,8 @@
-"""Cut ordered rows into groups, each of which makes one unit (the inputs of one output) of the next stage.
+"""Divide ordered rows into groups: the inputs of one output of the next stage (operations that run in one task).
 
-In: rows, in runs. Out: a request for each group; the last group may be smaller. Only counts are
-looked at, with one exception: of a large batch, the first row is looked at, and it is a failure if
-there is no memory for the batch. It is also a failure if a whole stream has too few rows for any
-group.
-
-A stage is a group of operations that run together in one task.
+In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
+counted, with one exception: the first row of a large batch is used to check that there is memory for
+the batch. It is a failure if there is none, or if a whole stream has too few rows for one group.
 """
 
 from __future__ import annotations
@@ -39,8 +36,8 @@ MIN_ROWS = 1024
 class Regroup(Pull[Request]):
     """Groups of rows for a stage (operations that run in one task), from a cursor (place in the stream) on.
 
-    If single rows make a unit, the number of rows may vary from group to group: a state counts the
-    results since the beginning of a group, however later groups are cut.
+    If the stage makes one output of each row, the number of rows may vary from group to group: a state
+    counts the results since the beginning of a group, whatever the sizes of later groups.
 
     Attributes:
         runs: supply of the rows.
@@ -48,7 +45,7 @@ class Regroup(Pull[Request]):
         stage: the stage.
         start: cursor before the next group.
         size: function that returns the number of rows of the next group.
-        whole: True if these are all rows of a whole stream, which must not be empty.
+        whole: True if the rows are all rows of a whole stream, which must not be empty.
         former: number of the former shard, from 1, whose rows these are; 0 for this shard.
     """
 
@@ -85,7 +82,7 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """Return the first rows, `run`, or a failure if there is no memory for a batch of rows like the first one."""
+        """Return `run`, the first rows; or a failure if there is no memory for a batch of rows like the first one."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
         if rows < MIN_ROWS:
@@ -100,10 +97,9 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """Return the last group, which has fewer rows than a unit, or `ended` if its rows are dropped.
+        """Return the request for the last, incomplete group; or `ended`, the end of the rows, if the group is dropped.
 
-        A unit is the group of inputs that make one output. If a whole stream has too few rows for a
-        batch, the result is a failure.
+        If a whole stream has too few rows for a batch, the result is a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -155,9 +151,9 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Return the rows of `parts` as ranges of blocks, and their order: `int32[rows]` as bytes, None if in order.
+    """Describe rows as ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
 
-    A block has the rows that one task returned.
+    The order is `int32[rows]` as bytes; None if it is that of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
@@ -172,9 +168,9 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
 
 def _take_memory(row: object, size: int) -> None:
-    """Allocate the memory of a batch of `size` rows like `row`, and release it.
+    """Check that there is memory for a batch of `size` rows like `row`: allocate it, and release it.
 
-    No page of it is written. Raises BatchMemoryError if there is none.
+    The memory is not written. Raises BatchMemoryError if there is none.
     """
     try:
         leaves, structure = flatten(row)
@@ -185,10 +181,9 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return a number of rows that will come to a stage at least, after the cursor `start`; 0 if unknown.
+    """Return a lower bound of the number of rows that a stage gets after the cursor `start`; 0 if unknown.
 
-    A stage is a group of operations that run together in one task. A cursor is a place in the
-    stream.
+    A stage is the operations that run together in one task. A cursor is a place in the stream.
     """
     below = stage.input
     assert below is not None, "rows are the input"

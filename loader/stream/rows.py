@@ -1,9 +1,9 @@
-"""Rows in order, the tasks that make them, and the interface by which stages pull both.
+"""Consecutive rows, the tasks that make them, and the interface by which a stage takes both from the stage before.
 
 In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
 rows, with their origin.
 
-A stage is a group of operations that run together in one task.
+A stage is the operations that run together in one task.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class StreamEnd:
 
 
 class Pull(Protocol[T]):
-    """Interface of a stage's supply of items, in order. One thread at a time uses it.
-
-    A stage is a group of operations that run together in one task.
-    """
+    """Interface of an ordered supply of items, for example of rows. One thread at a time uses it."""
 
     def fill(self) -> None:
         """Begin work without waiting. The default does nothing."""
@@ -50,7 +47,7 @@ class Pull(Protocol[T]):
 
 
 class AtHand(Pull[T]):
-    """Supply of items that are there already."""
+    """Supply of items that exist already."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
@@ -60,7 +57,7 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block (the rows of one task), and its number among the blocks of an iterator, counted from 0."""
+    """A block (the rows of one task) with its number among the blocks of an iterator, counted from 0."""
 
     number: int
     block: Block
@@ -78,8 +75,7 @@ class Rows:
         origin: origin of all rows of the block.
         start: first row.
         stop: end of the rows, exclusive.
-        number: number of the first row among the rows of a join that they come from; 0 if they come
-            from no join.
+        number: number of the first row among all rows of the join that gave them; 0 if no join did.
         blocks: the blocks that have the rows, one for each source of `origin`.
     """
 
@@ -90,9 +86,9 @@ class Rows:
     blocks: Sequence[NumberedBlock]
 
     def take_all(self) -> list[Any] | Units | None:
-        """Return all rows as a list in reverse order, and release them here.
+        """Return all rows as a list in reverse order, and drop the references to them here.
 
-        Returns the object that makes them if they are made one by one; None if each row must be
+        If the rows are made one by one, return the object that makes them. Return None if each row must be
         taken with `take`.
         """
         _, block = self.blocks[0]
@@ -107,11 +103,9 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """Return row number `row`, and release it here, so that its memory is free when the user drops it.
+        """Return row number `row`, and drop the reference here, so that its memory is free when the user drops it.
 
-        Returns a copy if the block's rows are kept.
-
-        A block has the rows that one task returned.
+        Returns a copy if the block (the rows of one task) is kept to be returned again.
         """
         origin = self.origin
         if origin.which is None:
@@ -125,9 +119,9 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Return rows `[start, stop)` as ranges of blocks, and each row's number among these (None: in order).
+        """Describe rows `[start, stop)` as ranges of blocks (the rows of one task each), with their order.
 
-        A block has the rows that one task returned.
+        The order is the number of each row among the rows of these ranges; None if it is that of the ranges.
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
@@ -142,15 +136,12 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """From now on let `take` return copies, because the user may change rows, and they will be returned again."""
+        """Let `take` return copies from now on: the rows will be returned again, and the user may change what it gets."""
         for numbered in self.blocks:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return rows `[start, stop)` of these, with another function for the cursor after a row.
-
-        A cursor is a place in the stream.
-        """
+        """Return rows `[start, stop)` of these, with another function for the cursor (place in the stream) after a row."""
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 
@@ -162,7 +153,7 @@ RowsOf: TypeAlias = tuple[Rows, int, int]
 def joined_rows(
     choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
 ) -> Rows:
-    """Return the rows of a join.
+    """Return the rows of a join, which takes rows of its inputs in a given order.
 
     Args:
         choices: number of the input of each row.
@@ -190,14 +181,13 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task, and values that only the user's process needs.
+    """A task, with values that stay in the user's process.
 
     Attributes:
         task: the task.
-        origin: origin of the rows that will result from it.
+        origin: origin of the rows that the task makes.
         blocks: blocks whose rows the task refers to, by number.
-        pieces_left: number of later tasks that continue with the same single unit (the inputs of
-            one output).
+        pieces_left: number of later tasks that make more rows of the same inputs, after a task was divided.
     """
 
     task: Task
@@ -216,8 +206,7 @@ class Request:
         Args:
             numbered: the block, with its number.
             skip: number of rows that were delivered before.
-            before: number of rows that earlier tasks made of the same unit (the inputs of one
-                output).
+            before: number of rows that earlier tasks made of the same inputs, after a task was divided.
         """
         block, origin = numbered.block, self.origin
         failed, count = block.failure is not None, block.count
@@ -244,14 +233,14 @@ class Request:
 def span_request(
     task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
 ) -> Request:
-    """Return a request for a span (consecutive positions) of a leaf (a source with its sampler).
+    """Return a request for a task that reads consecutive positions of a leaf (a source with its sampler).
 
     Args:
-        task: task that reads the span.
-        stage: stage (operations that run in one task) that reads it.
-        before: states of joins in the cursor before the span.
-        after: states of joins in the cursor after the span.
-        left: number of later tasks that continue with the same unit (the inputs of one output).
+        task: the task.
+        stage: stage (operations that run in one task) that reads the positions.
+        before: state of a source without random access before the positions, as `Cursor.notes`; else ().
+        after: its state after the positions, if it is known.
+        left: number of later tasks that make more rows of the same inputs, after a task was divided.
     """
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
@@ -260,11 +249,9 @@ def span_request(
 def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
-    """Yield requests for the spans of a leaf (a source with its sampler), within ranges of local positions.
+    """Yield requests for tasks that read a leaf (a source with its sampler), within ranges of local positions.
 
-    `length` is called with the number of the stage before each span, and returns the span's length.
-
-    A span is a range of consecutive positions.
+    Before each task, `length(stage number)` is called, and returns the task's number of positions.
     """
     for first, stop in ranges:
         start = first

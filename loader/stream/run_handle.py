@@ -1,7 +1,7 @@
-"""The run of an iterator: an executor, and the flow of elements from it. One thread at a time opens and ends it.
+"""The current run of an iterator: an executor, and the elements that come from it.
 
-In: functions that make both. Out: elements. An executor is kept for the next run if this is of the
-same pipeline, from another place.
+One thread at a time opens and ends it. The executor is kept for the next run, if that run has the same
+pipeline and starts at another place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Elements = Generator[Element, None, None]
 
 
 class RunHandle:
-    """Holds the current run of an iterator, if there is one: its executor and the elements that are still to come."""
+    """The current run of an iterator, if there is one: its executor and the elements that are still to come."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
@@ -41,8 +41,8 @@ class RunHandle:
         """Open a run in place of the last one, and return its elements.
 
         Args:
-            make_executor: function that makes an executor, unless the last one was kept.
-            make_flow: function of the executor that makes the flow of elements.
+            make_executor: function that makes an executor. It is not called if the last executor was kept.
+            make_flow: function that takes the executor, and returns the flow of elements.
 
         Raises:
             InUseError: another thread uses the iterator, or a signal handler has interrupted its
@@ -74,7 +74,7 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self) -> None:
-        """End the run after its last element. Later calls of `next` find the end again.
+        """End the run after its last element. Later calls of `next` report the end again.
 
         Raises:
             InUseError: another thread uses the iterator.
@@ -93,7 +93,7 @@ class RunHandle:
         return changed
 
     def _end(self, next_observer: Observer | None = None) -> None:
-        """End the run. Each part is forgotten only after it is closed, because closing may be interrupted.
+        """End the run. The reference to each part is dropped only after the part is closed, because closing may be interrupted.
 
         Raises:
             InUseError: another thread uses the iterator.
@@ -113,7 +113,7 @@ class RunHandle:
                     self._executor = None
 
     def after_fork(self) -> None:
-        """Forget the run in a forked child: its threads are gone.
+        """Forget the run in a forked child, in which its threads do not exist.
 
         If it had worker processes, `next` raises RuntimeError.
         """

@@ -1,6 +1,6 @@
 """The rows of a stage (operations that run in one task), in order, each with its origin.
 
-In: blocks (the rows of one task each) in order. Out: the same rows, in runs, without those that
+In: blocks (the rows of one task each) in order. Out: the same rows, without rows that
 were delivered before a restore.
 """
 
@@ -57,10 +57,9 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """The rows of a stage, from a cursor (place in the stream) on.
+    """Supply of the rows of a stage (operations that run in one task), from a cursor (place in the stream) on.
 
-    A block has the rows that one task returned. A stage is a group of operations that run together
-    in one task.
+    A block has the rows that one task returned.
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
@@ -112,10 +111,9 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Count the rows, times, warnings and skipped records of a request's block, and pass its rows on.
+        """Pass on the rows of a block (the rows of one task); count its rows, times, warnings and skipped records.
 
-        Rows that were delivered before a restore are left out. A block has the rows that one task
-        returned.
+        Rows that were delivered before a restore are left out.
         """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
@@ -151,9 +149,9 @@ class StageOutput:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
     def _note_unit(self, number: int, task: SpanTask, block: Block | None) -> None:
-        """Note that an element was made of `task`, a part of the task whose block has number `number`.
+        """Count an element that was made of `task`, which is a part of the task of block number `number`.
 
-        `block` has times and warnings, if there are any.
+        `block` has the times and warnings of the element; None if there are none.
         """
         sums = self._sums
         sums.tasks += 1
@@ -168,25 +166,22 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Pass on rows, or the end of the rows, after rows that were held back before."""
+        """Pass on rows, or their end; before them, pass on the rows that were held back."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Hold back rows (None: no rows), the last so far of a unit that later tasks continue.
+        """Hold back rows, because a later task may make more rows of the same inputs; pass on rows held back before.
 
-        Pass on those held back before.
+        With None, hold back nothing.
         """
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """Return how many of the first rows of a request's block were delivered before a restore.
-
-        A block has the rows that one task returned.
-        """
+        """Return how many rows at the start of a block (the rows of one task) were delivered before a restore."""
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             # what is before it; no more than that was delivered of
@@ -196,11 +191,11 @@ class StageOutput:
 
 
 class EmptyStreamGuard:
-    """Notices when no record passes the operations of an endless stream any more.
+    """Detects that an endless stream has no more elements, because its operations drop every record.
 
     Args:
         leaf: source with its sampler from which the records come.
-        since: local position from which on no row has come.
+        since: local position after the last record that made a row.
     """
 
     def __init__(self, leaf: Leaf, since: int) -> None:
@@ -212,9 +207,9 @@ class EmptyStreamGuard:
         self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:
-        """Note that a task made no rows.
+        """Count a task that made no rows.
 
-        Return a failure if that was so for whole epochs of an endless stream, else None.
+        Return a failure if whole epochs of an endless stream made no rows, else None.
         """
         in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
@@ -230,7 +225,7 @@ class EmptyStreamGuard:
         )
 
     def _limit(self) -> int:
-        """Return the local position at which it is certain that no record passes.
+        """Return the local position from which it is certain that no record passes.
 
         An epoch that began after the last row, and ended without a row, has shown every record. A
         shard sees only its part of the records, another part in each epoch. A single good record

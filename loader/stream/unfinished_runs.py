@@ -1,7 +1,7 @@
 """Leftover rows of former shards, delivered before this shard's own rows.
 
-In: rows of former shards, from where they stopped to the end of what they had begun; and this
-shard's rows. Out: all of them in this order, with this shard's cursors (places in the stream).
+In: rows of windows and batches that former shards had begun, from where these shards stopped; and
+this shard's rows. Out: all of them in this order, with this shard's cursors (places in the stream).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Rows of a part of the pipeline: of the leftovers `rests`, and then this shard's `own`, from `start` on.
+    """Supply of a part's rows: first those of the leftovers `rests`, then this shard's own.
 
     A leftover is the rest of a former shard's work.
 
@@ -57,7 +57,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows of a run that belong to a leftover (rest of a former shard's work) and were not delivered."""
+        """Return the rows among `run` that belong to a leftover (rest of a former shard's work) and were not delivered."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )

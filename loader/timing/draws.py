@@ -18,7 +18,7 @@ NAMES = ("Python's `random`", "`np.random`", "`torch`")
 
 
 class DrawWatch:
-    """Finds operations that draw from global generators, by comparing their states around the first calls."""
+    """Finds operations that draw from global random generators: it compares the generators' states around calls."""
 
     def __init__(self) -> None:
         self._left = LOOKS
@@ -56,7 +56,7 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return the indices, below `operations`, of operations that drew numbers, each with the generator's name."""
+        """Return (index, generator's name) of each of the first `operations` operations that drew numbers."""
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

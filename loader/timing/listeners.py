@@ -1,7 +1,7 @@
 """Notify tools of the loops that a program begins.
 
-In: an iterator or a feeder that begins a run. Out: calls of the registered listeners. Only a tool's
-own process has any.
+In: an iterator or a feeder that begins a run. Out: calls of the registered listeners. Only the
+process of a tool has listeners.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 def begins(run: Any) -> None:
-    """Call all listeners with `run`, an iterator or a feeder that begins to run."""
+    """Call all listeners with an iterator or a feeder that begins to run."""
     for tell in _LISTENERS:
         tell(run)
 
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Return a context in which `tell` is called with every iterator or feeder that begins to run, on its thread."""
+    """Return a context in which `tell` is called with each iterator or feeder that begins to run, on its own thread."""
     _LISTENERS.append(tell)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Add up, in the user's process, the times of tasks that workers measured, and the times that were spent waiting.
+"""Add up, in the user's process, the times of tasks (measured by workers) and the times of waits.
 
 In: blocks (the rows of one task each) when they are received, and events of workers. Out: sums, and
 the last tasks one by one. Each task costs a row in a ledger. Rows are added up when there are many,
-or when somebody asks.
+or when a caller asks for the sums.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Waits:
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
 
     def end(self, now: float) -> None:
-        """Note that the current wait ended at time `now`."""
+        """End the current wait at time `now`."""
         began = now if self.began is None else self.began
         self._since = self._since or began
         away = began - (self._until or began)
@@ -74,7 +74,7 @@ class Waits:
 
     @property
     def paused(self) -> float:
-        """Seconds of the two longest times between waits, since `forget_pauses` was called last."""
+        """Sum of the two longest times between waits, in seconds, since `forget_pauses` was called last."""
         return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
 
     def _with(self, away: float) -> tuple[float, float]:
@@ -142,7 +142,7 @@ class SharedBytes:
 
 
 class Observer:
-    """Watches one iterator from its start or from a restored state. Its thread writes notes; any thread may read."""
+    """Counts and times of one iterator, since its start or a restored state. Its thread writes; any thread may read."""
 
     def __init__(self) -> None:
         self.waits = Waits()
@@ -158,17 +158,11 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage, to which the receiver of its blocks (the rows of one task each) adds.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return the sums of a stage (operations that run in one task), to which the receiver of its results adds."""
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
-        """Note that the rows of a timed task were received: `block`, which has number `number`.
-
-        A block has the rows that one task returned.
-        """
+        """Record the times of a task whose block (the rows of one task) was received; `number` is the block's number."""
         times: TaskTimes = block.times
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
@@ -181,17 +175,17 @@ class Observer:
             self._add_up()
 
     def worker_started(self, worker: int) -> None:
-        """Note that a worker is being started."""
+        """Record that a worker is being started."""
         self.started += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """Note that a worker has ended without being asked to, and how: a text such as "by signal SIGKILL"."""
+        """Record that a worker has ended by itself or was killed; `how` is a text such as "by signal SIGKILL"."""
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Take the number of workers and the shared memory from the observer of a former run; return this observer."""
+        """Copy the number of workers and the shared memory from the observer of a former run; return this observer."""
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 
@@ -210,11 +204,11 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of the stages, with the names of each stage.
+        """Return counts and times of all stages (operations that run in one task each).
 
-        `more` are further fields of `Snapshot`.
-
-        A stage is a group of operations that run together in one task.
+        Args:
+            names: names and facts of each stage.
+            **more: further fields of `Snapshot`.
         """
         stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
         return Snapshot(

@@ -1,7 +1,7 @@
 """Counts and times of a loop up to one moment, as plain data.
 
-Made from them: statistics, logs, metrics, the progress line, reports, and the finding of what
-limits the loop.
+Statistics, logs, metrics, the progress line, reports, and the diagnosis of what limits the loop are
+made from them.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ class StepTimes(NamedTuple):
         waited: seconds in `next`.
         reading: seconds until the host iterator returned the batch.
         transforming: seconds in which `transform` ran.
-        agreeing: seconds in which other hosts had not yet said what they have.
+        agreeing: seconds of waiting for the other hosts' decisions about the step.
         transfer: seconds in which the batch was transferred to the devices.
-        hand_over: the rest: queues, and the waking up of threads.
+        hand_over: remaining seconds: queues, and the waking up of threads.
     """
 
     waited: float
@@ -141,7 +141,7 @@ PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", 
 class Snapshot:
     """Counts and times of a loop since its start or the last `set_state`; from `snapshot()` of an iterator or a feeder.
 
-    It costs less than `stats()`, which adds the single tasks. Records, bytes and stages are counted
+    It costs less than `stats()`, which also has the times of single tasks. Records, bytes and stages are counted
     for tasks whose results your process has received. Some of their elements may not have been
     delivered to you yet.
 
@@ -172,7 +172,7 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts since an earlier snapshot; or this snapshot, if the loop began anew in between."""
+        """Return the counts since an earlier snapshot; or this snapshot, if the counts were reset in between (`set_state`)."""
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
 

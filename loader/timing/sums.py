@@ -25,7 +25,7 @@ class StageSums:
     Timed tasks represent the tasks that were not timed.
 
     Attributes:
-        batches: True if rows are made of several inputs each; the last one may be made of fewer.
+        batches: True if each row is made of several inputs (the last row perhaps of fewer).
         tasks: number of tasks.
         inputs: number of positions or rows that the tasks got.
         rows: number of rows that came out.
@@ -153,7 +153,7 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """Return the sum of `each`, seconds of each timed task, over all tasks that these represent.
+    """Sum seconds over all tasks; `each` has the seconds of each timed task, which stands for some others.
 
     Negative values count as 0.
     """
@@ -161,7 +161,7 @@ def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
 
 
 def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
-    """Return the work of workers from the first of `tasks` to the last.
+    """Return statistics of the workers, from the first of `tasks` to the last.
 
     `counts` are the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
     `most_slab_bytes`.

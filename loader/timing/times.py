@@ -83,7 +83,7 @@ class TaskTimes(NamedTuple):
     read_bytes: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times by a clock that is ahead by `seconds`, e.g. this machine's in place of the worker's."""
+        """Return the times converted to a clock that is ahead by `seconds`, e.g. from a worker's machine to this one."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 

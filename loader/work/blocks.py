@@ -1,8 +1,4 @@
-"""Make a block (the output rows of one task) from another block.
-
-`apart` copies a block without a reference to the frames of its failure. `without_delivered` removes
-rows that an earlier run has delivered.
-"""
+"""Copy a block (the output rows of one task) with another failure, or without rows that were delivered before."""
 
 from __future__ import annotations
 
@@ -15,14 +11,14 @@ from .tasks import Block, Failure, SpanTask
 def apart(block: Block, failure: Failure) -> Block:
     """Return a copy of a block (the rows of one task) with a failure object of its own.
 
-    `failure` is the block's failure. Its exception is moved to the copy. The traceback leads to the
-    frames that ran the task; these frames do not hold the copy.
+    `failure` is the block's failure. Its exception is moved to the copy. The exception's traceback refers to
+    frames of the task; these refer to the old block, so the new one is in no reference cycle.
     """
     return dataclasses.replace(block, failure=Failure(failure.take()))
 
 
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """Remove the rows of a task's block that an earlier run, with other shards, has already delivered.
+    """Remove the rows of a block (the rows of one task) that an earlier run, on other shards, has already delivered.
 
     The number of delivered rows of each position is in `leaf.lineage.skips`. A block without `tags`
     (the origins of its rows) is returned unchanged; any other block is changed in place and

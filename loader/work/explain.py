@@ -1,9 +1,9 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
-In: an exception, and the place of the work. Out: the same exception with a note, and with only the
+In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with only the
 user's frames in its traceback; or, for a task that ended its workers, a block (the rows of one
-task) with the failure. All of this is computed after a failure, so work that succeeds does not pay
-for it.
+task) with the failure. Nothing is computed
+before a failure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of whatever made the elements that operation `number` received.
+    """Name the operation, or the source, that made the elements which operation `number` received.
 
     That is the last operation before it that is not a filter, or the reading of the source if there
     is none. If `number` is None (unknown), all operations count as before it.
@@ -52,7 +52,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Describe in words where a record is: its key, its global position in the leaf, and its file if known.
+    """Describe where a record is, for messages: its key, its global position in the leaf, and its file if known.
 
     A leaf is a source with its sampler.
     """
@@ -61,7 +61,7 @@ def place(leaf: Leaf, position: int) -> str:
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Describe where a batch began, if the record at fault is of another dataset than the batch's first record.
+    """Describe where a batch began, if its first record is of another dataset than the record at fault.
 
     Returns "" if both are of the same dataset.
 
@@ -83,10 +83,9 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Add a note "`who` failed `where`" to an exception, and return the exception.
+    """Return an exception with a note "`who` failed `where`", and without this package's frames in its traceback.
 
-    Frames of this package are removed from the front of its traceback. For a StopIteration, which
-    would silently end the stream, a StopIterationError is returned instead.
+    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead.
     """
     note = f"headrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
@@ -108,7 +107,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def told(error: Exception) -> str:
-    """Return one line of text about a failure whose record is skipped: class, message and notes of the exception."""
+    """Describe, in one line, a failure whose record is skipped: class, message and notes of the exception."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
@@ -123,10 +122,9 @@ def forget(error: BaseException | None) -> None:
 
 
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that a task works on.
+    """Return the keys of the records that a task works on; [] for rows of a join, whose records are unknown.
 
-    The list is empty for rows of a join of streams, because their records are not known. `blocks`
-    are the blocks (rows of one task each), by number, that a task about rows refers to.
+    `blocks` are the blocks (rows of one task each), by number, to which a task about rows refers.
     """
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
@@ -139,7 +137,7 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of records that are given by their tags (numbers that name records in a pipeline), each once."""
+    """Return the keys of the records that some tags (numbers that stand for a leaf and a position) name, each once."""
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 
@@ -160,11 +158,10 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """Return the block of a task that ended its workers too often and is not tried again.
+    """Return the block (the rows of one task) of a task that ended its workers too often and is not tried again.
 
-    The block (the rows of one task) has no rows. Its failure is a WorkerCrashedError; or, if
-    `on_error` skips the records, it has a note about them instead. `reason` says how the last
-    worker ended.
+    It has no rows. It has a WorkerCrashedError as its failure; or, if `on_error` skips the records, a text
+    about them among its skipped ones. `reason` says how the last worker ended.
     """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(
@@ -179,9 +176,9 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
 
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Describe a task by the positions and record keys it works on.
+    """Describe a task for messages, by the positions and record keys that it works on.
 
-    `blocks` are the blocks (rows of one task each), by number, that a task about rows refers to.
+    `blocks` are the blocks (rows of one task each), by number, to which a task about rows refers.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
@@ -207,7 +204,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return text about the file of the record at a global position, and its number there.
+    """Name the file of the record at a global position, and the record's number in the file.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """
@@ -244,5 +241,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package itself, not code that the package calls for the user."""
+    """Return True if a frame runs code of this package, not code of the user or of other packages."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

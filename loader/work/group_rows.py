@@ -1,8 +1,6 @@
-"""Collect the rows of a group (rows that are processed together), and their tags, from blocks.
+"""Collect the rows of a group (rows that one task processes) from blocks (the rows of one task each).
 
-In: parts of blocks. Out: the rows, and for each of them the tag that names its record.
-
-A block has the rows that one task returned. A tag is a number that names a record.
+In: parts of blocks. Out: the rows, and for each of them the tag (a number that names its record).
 """
 
 from __future__ import annotations
@@ -18,14 +16,13 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the tag of each row of a group, `int64[rows]`, and the row's number among the rows of the same position.
+    """Return, for each row of a group, its tag (`int64[rows]`) and its number among the rows of the same position.
 
     A tag is a number that names a record.
 
     Args:
         parts: parts of blocks that have the rows.
-        order: numbers of the rows in the order to use, which is then the order of both results;
-            None: the rows' own order.
+        order: numbers of the rows in the order that both results have; None: the order of `parts`.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
@@ -37,7 +34,7 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group, which are in parts of blocks, as a list."""
+    """Return the rows of a group, taken from parts of blocks, as a list."""
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements

@@ -17,7 +17,7 @@ Told = Sequence[tuple[str, str, type[Warning]]]
 
 
 class Notices:
-    """Warnings of one worker, or, in the user's process, of all workers. Each name is warned of once."""
+    """Warnings of one worker; in the user's process, those of all workers. There is at most one warning per name."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -45,7 +45,7 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Return the warnings added since the last call, also those of sources on reader threads, and forget them."""
+        """Return and remove the warnings added since the last call, including those of sources on reader threads."""
         for name, text in FROM_READERS.take():
             self.tell(name, text)
         if not self.new:
@@ -54,7 +54,7 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings for `told` (from a worker's `take`) and for those collected here, once for each name."""
+        """Issue Python warnings: `told`, the result of a worker's `take`, and those collected here; once per name."""
         for one in told:
             self.tell(*one)
         for _, text, category in self.take():

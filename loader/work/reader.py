@@ -1,4 +1,4 @@
-"""Read the records of spans from a source, or gather whole batches from its columns; find records that fail.
+"""Read the records of spans from a source, or make whole batches from its columns; find records that fail.
 
 In: spans, i.e. consecutive positions. Out: their records, in one call of the source; or their
 batches, with one `np.take` for each column and no work per record.
@@ -34,11 +34,10 @@ ENOUGH = 8192
 class KeyBlocks:
     """Cache of the record keys of spans (ranges of consecutive positions) that mostly follow one another.
 
-    Keys are computed in blocks far larger than a span. If the facts of the source have `announce`, it is called
-    with the keys of the next block when the first key of the current block is asked for.
+    Keys are computed in blocks far larger than a span. If the source has a function `announce`, it is called
+    with the keys of the next block when the first key of the current block is used.
 
-    Several threads may share a cache. They replace the pair (start, keys) as a whole; at worst two
-    threads compute the same block.
+    Several threads may share a cache; at worst, two of them compute the same block.
 
     Args:
         leaf: source with its sampler.
@@ -53,7 +52,7 @@ class KeyBlocks:
         self._check = key_check(leaf.source)  # for a whole block at a time
 
     def expect(self, count: int) -> None:
-        """Announce that the next `count` positions will be asked for.
+        """Announce that the keys of the next `count` positions will be used.
 
         If `count` is 8,192 or more, only the keys of these positions are computed in advance,
         because the positions after them belong to other workers. Otherwise a whole block is
@@ -93,7 +92,7 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return (start, keys) of a block that reaches to `stop` or further; announce it and the next one to the source."""
+        """Return (start, keys) of a block that reaches at least to `stop`; announce the keys of it and the next block."""
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
             keys = np.concatenate([keys[start - first :], coming])
@@ -143,7 +142,7 @@ class Reader:
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
-        """Complete the records of a span that were read ahead: read those again that could not be read.
+        """Complete the records of a span that were read ahead: read the missing ones again, one by one.
 
         Returns all records and None. If a record cannot be read again, returns the records before
         it, and the exception.
@@ -161,10 +160,10 @@ class Reader:
 
     @staticmethod
     def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
-        """Return `read`, a pair (records, exception) of a failed read, with `records` in front of its records.
+        """Return a failed read, with earlier records in front of its own.
 
-        This is a function of its own, so that no variable of the caller's frame, which the
-        traceback holds, keeps the exception.
+        `read` is the pair (records, exception) of the failed read. This is a separate function, so that no
+        variable in the caller's frame, to which the traceback refers, keeps the exception.
         """
         return [*records, *read[0]], read[1]
 
@@ -198,9 +197,9 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
 
 
 class ColumnBatches:
-    """An iterator of batches of rows `[0, stop)`, each of `size` rows and made by `batch_of(start, stop)`.
+    """Iterator of batches of rows `[0, stop)`: `batch_of(start, stop)` for each `size` rows.
 
-    Its `len` is the number left.
+    Its `len` is the number of batches that are left.
     """
 
     def __init__(self, batch_of: Callable[[int, int], Element], stop: int, size: int) -> None:
@@ -225,14 +224,14 @@ class ColumnBatches:
 
 
 class ColumnReader:
-    """Makes batches straight from columns of a source, equal to those that a plain `Batch` makes of its rows.
+    """Makes batches directly from the columns of a source. They equal the batches that a plain `Batch` makes of rows.
 
     It replaces the reading of records and the first operation.
 
     Args:
         columns: tree of arrays, with the rows along the first axis.
         batch: the first operation, a plain `Batch`.
-        allocate: function that returns arrays for specs.
+        allocate: function that returns uninitialised arrays for shapes and dtypes (`ArraySpec`).
     """
 
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
@@ -258,7 +257,7 @@ class ColumnReader:
         return [*self.one_by_one(keys)]
 
     def one_by_one(self, keys: NDArray[np.int64]) -> ColumnBatches:
-        """Return an iterator of the batches of the rows with these keys; a batch is made when it is asked for."""
+        """Return an iterator of the batches of the rows with these keys. Each batch is made when the iterator reaches it."""
         size = self.batch_size
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
@@ -267,7 +266,7 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the complete batches before the record at fault, and `failure`.
+        """Return the whole batches of the records before a failure, and the failure.
 
         Args:
             reader: reader of the keys.
@@ -290,7 +289,7 @@ class ColumnReader:
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Allocate the arrays of a batch.
 
-        Arrays of objects get ordinary memory, as processes cannot share them.
+        Arrays of objects get ordinary memory, because processes cannot share them.
         """
         if not self._has_texts:
             return allocated(specs, self._names, self._allocate)

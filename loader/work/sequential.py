@@ -1,8 +1,8 @@
 """Read a source without random access: elements in order, from its beginning or from a saved state.
 
 In: tasks, each with an earlier position of the source and its state there. Out: their elements, and
-the source's state after them. Any worker can repeat a task: if its own iterator is at another
-place, it moves to the state in the task.
+the source's state after them. Any worker can repeat a task: if its iterator is at another position,
+it restores the state in the task.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Forget the iterator; close it if the source has workers of its own that must be stopped."""
+        """Drop the iterator; close it first, if the source has workers of its own that must be stopped."""
         close = getattr(self._iterator, "close", None)
         self._iterator, self._position = None, -1
         if close is not None and self._leaf.source.has_workers:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Return a context in which the source's own loaders run in this thread, unless the source has workers."""
+        """Return a context in which loaders inside the source run in this thread, unless the source has workers."""
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:

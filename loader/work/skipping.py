@@ -26,13 +26,13 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
     Args:
         pipeline: pipeline of the task.
         task: task that failed.
-        blocks: blocks (rows of one task each), by number, that a task about rows refers to.
+        blocks: blocks (rows of one task each), by number, to which a task about rows refers.
         failed: block in which the task failed.
         run_part: function that runs the task of one position or row.
 
     Returns:
-        A block with the rows of the positions that did not fail. If `on_error` does not skip one of
-        the failures, the block ends with this failure.
+        A block with the rows of the positions that did not fail. It ends with the first failure that
+        `on_error` does not skip.
     """
     elements: list[Element] = []
     tags, skipped = RowOrigins(), []
@@ -55,10 +55,10 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
-    """Yield the task of each position or row of a failed task, and its block, which `run_part` returns.
+    """Run each position or row of a failed task alone; yield its task, and the block that `run_part` returns.
 
-    If all rows of the task make one unit (the inputs of one output), the task is not divided: the
-    task and the block in which it failed are yielded. A block has the rows that one task returned.
+    If all rows of the task are the inputs of one output, the task cannot be divided: the task and the block
+    in which it failed are yielded. A block has the rows that one task returned.
     """
     if isinstance(task, GroupTask) and (pipeline.stages[task.stage].groups or input_count(task) == 1):
         yield task, failed

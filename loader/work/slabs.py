@@ -1,13 +1,12 @@
-"""Memory of batches, which is used again when no array refers to the batch any more.
+"""Memory of batches, which is reused after the last reference to a batch is gone.
 
-In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab, i.e. one piece of
-memory.
+In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab (one piece of memory).
 
 The first write to fresh memory is several times slower than a write to memory that is mapped and in
-the caches. So a slab is used again when its batch is dead, the most recently released slab first.
-The user does not release batches: the base of all arrays of a batch is a lease (the right to use a
-slab). The lease ends when the last array is gone, and with it everything made from one without a
-copy, for example a `jax.Array` on CPU.
+the caches. So a slab is reused when no array of its batch exists any more, the most recently released
+slab first. The user does not release batches: the base of all arrays of a batch is a lease (the right
+to use a slab). The lease ends when the last array is gone, and everything made from one without a copy,
+for example a `jax.Array` on CPU.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class Slab:
 
     Attributes:
         memory: its bytes, 64-byte aligned.
-        number: number among the slabs of its pool that are shared with other processes; -1 if it is
-            not shared.
+        number: number among those slabs of its pool that other processes can map; -1 if other processes
+            cannot map it.
         interface: the memory's `__array_interface__`.
     """
 
@@ -84,9 +83,9 @@ class Slab:
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """The right to use one slab. When this object dies, `take_back` is called with the slab.
+    """The right to use one slab (a reusable piece of memory). It ends when this object is deleted.
 
-    A slab is a reusable piece of memory.
+    Then `take_back` is called with the slab.
 
     Attributes:
         slab: the slab.
@@ -102,10 +101,7 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """Return the lease that an array's memory belongs to, or None if it is not on a slab.
-
-    A slab is a reusable piece of memory. A lease is the right to use a slab.
-    """
+    """Return the lease (right to use a slab) of an array's memory; None if the array is not on a slab."""
     base: Any = array
     while base is not None and not isinstance(base, Lease):
         base = getattr(base, "base", None)
@@ -113,18 +109,17 @@ def lease_of(array: NDArray[Any]) -> Lease | None:
 
 
 class SlabPool:
-    """Slabs (pieces of memory) and the arrays on them.
+    """Slabs (reusable pieces of memory) and the arrays on them.
 
     One thread calls `allocate`. A lease (the right to use a slab) may end in any thread, also
     during `allocate`, because the garbage collector may run at any time. The end of a lease only
-    appends to the list of free slabs (reusable pieces of memory), so the indices of slabs in the
-    list do not change.
+    appends to the list of free slabs, so the indices of slabs in the list do not change.
 
     Args:
         make: function of a number of bytes that returns a slab of at least this size. The default
             makes memory of this process alone.
         give_up: called with each free slab that is not kept for reuse.
-        pooled_from: bytes from which on batches are put on slabs. Smaller ones are plain arrays.
+        pooled_from: size in bytes from which batches are put on slabs. Smaller ones are plain arrays.
     """
 
     def __init__(
@@ -172,9 +167,9 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """Return a free slab of `size` to about twice as many bytes, the last released first, or a new one.
+        """Return a slab (reusable piece of memory) of `size` to about twice as many bytes.
 
-        A slab is a reusable piece of memory.
+        It is the most recently released one that fits, or a new one.
         """
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
@@ -188,10 +183,7 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Round a slab's size in bytes up, if it is 1 MiB or more, to the next of 16 sizes between powers of two.
-
-    A slab is a reusable piece of memory.
-    """
+    """Round the size of a slab up, from 1 MiB on, to one of 16 sizes between two powers of two."""
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 

@@ -1,4 +1,4 @@
-"""Many rows as one array for each leaf, so that they cross a process boundary and become batches without work per row.
+"""Rows as one array for each leaf of their tree, so that no work per row is needed to send them or make batches.
 
 In: rows that have the same structure. Out: one array for each leaf of the tree, with the rows along
 its first axis; and the same rows again, or a batch of some of them.
@@ -29,7 +29,7 @@ class StackedRows:
     Attributes:
         columns: an array `[rows, *shape]` for each leaf of the tree.
         kinds: for each leaf, "array", "scalar" (of NumPy), or the name of a Python type.
-        example: the tree, with the number of each leaf in its place.
+        example: the tree of a row, with the number of each leaf in place of the leaf.
     """
 
     columns: list[NDArray[Any]]
@@ -57,7 +57,7 @@ class StackedRows:
         return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
 
     def is_like(self, other: Any) -> bool:
-        """Return True if `other` is `StackedRows` whose rows have these structures, kinds, dtypes and shapes."""
+        """Return True if `other` is `StackedRows` with the same structure, kinds, dtypes and shapes of rows."""
         return (
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
@@ -119,7 +119,7 @@ class RowStack:
         return True
 
     def finish(self) -> StackedRows | list[Element]:
-        """Return all rows, as columns if possible, else as a list. The receiver owns their memory from then on."""
+        """Return all rows, as columns if possible, else as a list. Afterwards, their memory belongs to the caller."""
         if self._list is not None or self._layout is None:
             return self._list or []
         return StackedRows(self._layout.finish_columns(self._count), self._kinds, self._example)
@@ -134,10 +134,9 @@ def _kind(leaf: Any) -> str | None:
 
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
-    """Return rows as columns without a copy, if their arrays are evenly spaced in one piece of memory.
+    """Return rows as columns without a copy; None if their arrays are not evenly spaced in one piece of memory.
 
-    There must be at least two rows. Rows of a `Pack` are such rows. The result is None for other
-    rows.
+    There must be at least two rows. Rows of one window of a `Pack` are evenly spaced.
     """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
@@ -160,7 +159,7 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 
 
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
-    """Return evenly spaced views into one array as one array of all of them; None if they are not evenly spaced.
+    """Combine views into one array that are evenly spaced to one array without a copy; None if they are not.
 
     The views must have the same dtype, shape and strides.
     """
@@ -188,13 +187,13 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:
-    """Make one batch of rows of several blocks (the rows of one task each).
+    """Make one batch of stacked rows from several blocks (the rows of one task each).
 
     Args:
         parts: blocks with equal columns, each with the range `[start, stop)` of its rows.
-        allocate: function that returns arrays for specs.
-        order: number of the row, among all rows of `parts`, at each place of the batch. None: rows
-            stay in order.
+        allocate: function that returns uninitialised arrays for shapes and dtypes (`ArraySpec`).
+        order: for each row of the batch, its number among all rows of `parts`. None: the order of
+            `parts`.
     """
     first = parts[0][0]
     rows = sum(stop - start for _, start, stop in parts)

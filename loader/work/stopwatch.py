@@ -1,8 +1,8 @@
-"""Time the tasks of a worker, and for some tasks each operation.
+"""Measure the times of a worker's tasks and, for some tasks, the time of each operation.
 
 In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each one, only every
 n-th is timed and stands for the others. Timing each operation needs two clock readings for each
-call. So it is done for a small share of the work, or more often if calls are long compared with a
+call. So it is done for a small share of the tasks, or for more if calls are long compared with a
 clock reading.
 """
 
@@ -88,7 +88,7 @@ class Stopwatch:
     def add_records(self, records: Sequence[Any]) -> None:
         """Count the bytes of the records that the task has read.
 
-        Only a few records are measured, and the result is multiplied.
+        The bytes are estimated from a few of the records.
         """
         some = records[:: -(-len(records) // SAMPLES)]
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
@@ -202,7 +202,7 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """Note that `inputs` positions, all of a task, were pushed through the stage (operations of the task).
+        """End the measurement of a task whose `inputs` positions have passed all operations.
 
         `tag_of(left)` returns the tag (the number of a record) of the input after which `left`
         inputs remained. It names the record of the slowest call.
@@ -236,10 +236,10 @@ class OperationClock:
 
 
 def bytes_of_rows(rows: Any, batches: bool) -> int:
-    """Return the bytes of rows, of which there is at least one.
+    """Return the size of rows in bytes. There must be at least one row.
 
-    Batches are all counted. If rows are not batches, only the first row is counted, and its bytes
-    are multiplied by the number of rows.
+    Batches are all counted. For other rows, the size of the first one is multiplied by the number of
+    rows.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
@@ -276,12 +276,12 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds in which this thread ran, or could have run but had no processor."""
+    """Return the seconds, so far, in which this thread ran, or was ready to run but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def kept_seconds() -> float:
-    """Return the seconds in which this thread was ready but other threads had the processors.
+    """Return the seconds, so far, in which this thread was ready to run but other threads had the processors.
 
     Returns 0 on systems other than Linux, which do not report this.
     """

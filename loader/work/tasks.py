@@ -1,9 +1,7 @@
 """Messages between the user's process and the executors: tasks, and the blocks that result from them.
 
-Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows of a
-task, and the origin of each row.
-
-A block has the rows that one task returned.
+Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that one
+task returned, and the origin of each row.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from .notices import Told
 
 
 class Units(Protocol):
-    """Interface of the elements of a task, each of which is made only when it is asked for."""
+    """Interface of a task whose elements are made one by one, each only when the caller asks for it."""
 
     made: list[Any]
     """List with the element made last, until somebody takes it out."""
@@ -41,7 +39,7 @@ class Units(Protocol):
 
 
 class Failure:
-    """The failure of a task.
+    """The exception that ended a task.
 
     From another process, it is stored as bytes, `encoded`; else `error` is the exception.
     """
@@ -62,10 +60,9 @@ class Failure:
         return decode(self._encoded)
 
     def take(self) -> Exception:
-        """Return the exception and forget it. May be called once.
+        """Return the exception, and drop the reference to it. May be called once.
 
-        Its traceback leads to frames that refer to this object, so that otherwise neither would be
-        freed.
+        Its traceback refers to frames that refer to this object. Without this, neither would be freed.
         """
         error = self.error
         self._error = None
@@ -96,7 +93,8 @@ class RowOrigins:
         rows: number of the row among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
             and the row's number there; otherwise empty.
-        open: True if the unit (the inputs of one output) that made the last row failed after it.
+        open: True if the inputs that made the last row failed after it, so that more rows of them are
+            missing.
     """
 
     inputs: Ints = field(default_factory=_ints)
@@ -117,10 +115,7 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append `other`, the origins of another block, whose first input has number `first` here.
-
-        A block has the rows that one task returned.
-        """
+        """Append the origins of another block (the rows of one task), whose first input has number `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -179,11 +174,11 @@ class Block:
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows; None if row i was made of unit i (the inputs of one output).
+        tags: origins of the rows; None if row i was made of unit i of the task (the inputs of one output).
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
-        notices: warnings for the user about sources and operations.
-        stand: state of a source without random access, after the task.
+        notices: warnings about sources and operations, to be shown to the user.
+        stand: state of a source without random access after the task; None for other sources.
         waited: seconds in which the task waited for records that were read ahead.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
@@ -222,17 +217,14 @@ class Block:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """Return the header as a tuple to be sent; `Block(*header, rows)` makes the block again.
-
-        A block has the rows that one task returned.
-        """
+        """Return the fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the block again."""
         return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
         """Return the rows, after loading them into this object if a transport has them.
 
-        They are a list, or `StackedRows` on their way between processes. Loading may raise
+        The result is a list; or `StackedRows`, if the rows were sent from another process. Loading may raise
         WorkerCrashedError.
         """
         if self.rows is not None:
@@ -249,7 +241,7 @@ class Block:
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """Return the rows without moving them into this object, because later tasks may still refer to them."""
+        """Return the rows without moving them into this object, so that later tasks can still refer to them."""
         return self.here if self.rows is None else self.rows.load()
 
 
@@ -257,7 +249,7 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Task: read the records at local positions `[start, stop)` of a leaf, and apply a stage's operations to them.
+    """Task: read the records of a leaf at local positions `[start, stop)`, and apply the operations of a stage.
 
     A leaf is a source with its sampler. A stage is a group of operations that run together in one
     task.
@@ -270,8 +262,8 @@ class SpanTask(NamedTuple):
             local positions these are.
         since: for a source without random access, an earlier position and the source's state there;
             else None.
-        only: index, in the window that the task is about, of the only element to keep; None: all
-            elements are kept.
+        only: for a task of one window, the index of the only element of the window to keep; None:
+            all elements are kept.
     """
 
     stage: int
@@ -302,7 +294,7 @@ class GroupTask(NamedTuple):
         first: number of the first row in the join that the rows come from; 0 if they come from no
             join.
         former: number of the former shard, from 1, whose rows these are; 0 for this shard.
-        only: index, in the window that the task is about, of the only element to keep; None: all.
+        only: for a task of one window, the index of the only element of the window to keep; None: all.
     """
 
     stage: int

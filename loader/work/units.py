@@ -1,8 +1,8 @@
-"""Tasks of several batches, each of which is made when it is asked for. Used in the calling thread.
+"""Tasks of several batches, each of which is made only when the caller asks for it. Used in the calling thread.
 
-In: a task of several units (a unit is the number of records that make one batch). Out: its batches,
-one by one. So the cost of a task is shared by its batches, and each batch is made from records in
-the caches, in the memory that the batch before it released.
+In: a task of several units (a unit is the inputs of one batch). Out: its batches, one by one. So the
+cost of a task is shared by its batches. Each batch is made in the memory that the batch before it
+released, from records that are still in the caches.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ if TYPE_CHECKING:
 
 
 class MakesUnits(Protocol):
-    """Interface of an executor that makes the elements of a task one by one."""
+    """Interface of an executor that makes the elements of a task one by one. A unit is the inputs of one element."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read a task's records. Return a function that waits for them, or None without reading ahead."""
+        """Begin to read a task's records. Return a function that waits for them; None if they are not read ahead."""
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if this thread is to read the records of a task itself, because reading takes next to no time."""
+        """Return True if the calling thread should read the records of a task itself, because reading is very quick."""
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes the batches of a task from columns.
-
-        The result is None if the task's units are run one by one.
-        """
+        """Return the object that makes the batches of a task from columns; None if batches are made of records."""
 
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
@@ -53,14 +50,11 @@ class MakesUnits(Protocol):
         """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Note that a task of `units` units took `seconds` seconds, which decides the length of the next tasks.
-
-        A unit is the group of inputs that make one element.
-        """
+        """Record that a task of `units` elements took `seconds` seconds, which decides the length of the next tasks."""
 
 
 class ColumnUnits(NamedTuple):
-    """Batches of a task, made straight from columns, and the chain of operations that makes one element of each.
+    """Batches of a task, made directly from columns, and the chain of operations that makes an element of each batch.
 
     Attributes:
         chain: makes the elements.
@@ -78,10 +72,9 @@ def _tell_nobody(task: SpanTask, block: Block | None) -> None:
 
 
 class InlineUnits:
-    """A task of several units, each of which makes one element when it is asked for.
+    """A task of several elements, each of which is made only when the caller asks for it.
 
-    The object is also the task's handle (the result to come). A unit is the group of inputs that
-    make one element.
+    The object is also the task's handle (the result to come). A unit is the inputs of one element.
 
     Args:
         executor: makes the elements.
@@ -90,7 +83,8 @@ class InlineUnits:
 
     Attributes:
         made: list with the element made last.
-        note: function that is called after each element; see `Units`.
+        note: function that is called after each element with its task, and a block with times and
+            warnings, or None.
     """
 
     __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
@@ -136,13 +130,9 @@ class InlineUnits:
         return SpanTask(stage, start, min(start + self._unit, self._task.stop), leaf)
 
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read the records of a unit.
+        """Begin to read the records of one element. Return the function that waits for them; None if it does not read ahead.
 
-        Return the function that waits for them; None if they are not read ahead.
-
-        If reader threads are used, the reading of all units of the task begins with the first.
-
-        A unit is the group of inputs that make one element.
+        If reader threads are used, the first call begins to read the records of all elements of the task.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):
@@ -153,11 +143,11 @@ class InlineUnits:
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if elements are batches that a task may make one by one, when each is asked for.
+    """Return True if elements are batches that a task may make one by one, each when the caller asks for it.
 
-    This is so if the batches are made of consecutive positions whose order is known from the
-    beginning. It returns False for batches of columns without further operations: to make several
-    of these at once takes less time than to ask for each.
+    The batches must be made of consecutive positions whose order is known from the beginning. False for
+    batches of columns without further operations, because making several of these at once is faster than
+    one by one.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
     if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:

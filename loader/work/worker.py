@@ -1,7 +1,7 @@
 """Run tasks: read records, push them through the operations, and collect the resulting rows.
 
 In: a task. Out: a block (the rows of one task). Each thread that works has its own `Worker`. This
-module knows nothing of threads or processes.
+module starts no threads or processes.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class Worker:
     Args:
         pipeline: pipeline to run.
         allocate: function that returns the memory of batches. The default is a new `SlabPool`.
-        stacks_rows: rows may be stacked into columns, because they go to another process.
-        owns_globals: nothing else in this process uses the global random generators, so their states may change.
+        stacks_rows: True if rows may be stacked into columns, because they are sent to another process.
+        owns_globals: True if nothing else in this process uses the global random generators, so their states may change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
         run_throughs: shared readers of sources without random access, by stage number. None: readers of its own.
-        seeds_globals: seed the generators, also those that operations hold, for each element; restored after a task.
-        watches_globals: warn of operations that draw from global generators. False where other threads may draw, too.
+        seeds_globals: True to seed the random generators, also those that are attributes of operations, for each
+            element. They are restored after a task.
+        watches_globals: True to warn of operations that draw from global generators. False if other threads may draw, too.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Worker:
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
         """Run a task and return its block. A failure is stored in the block, after the rows made before it.
 
-        `blocks` holds the rows that the task refers to; `read_ahead` waits for records that are being read ahead.
+        `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read ahead.
         """
         self.busy = Busy(perf_counter(), task, get_ident())
         try:
@@ -117,7 +118,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes a task's batches one by one from columns, for `run_unit`; None if none does."""
+        """Return the object that makes a task's batches one by one from columns; None if batches are made of records."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -130,10 +131,16 @@ class Worker:
     def run_unit(
         self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element], units: ColumnUnits | None = None
     ) -> Block | None:
-        """Run the task of one unit (the inputs of one element), and append its element to `made`.
+        """Make one element, and append it to `made`.
 
-        With `units`, the element is made of the next batch of `units`. Returns None; or a block (the rows of one
-        task) without rows that has a failure, times or warnings. `read_ahead` waits for its records.
+        Args:
+            task: task of the inputs of this element.
+            read_ahead: function that waits for its records; None if they are not read ahead.
+            made: list to which the element is appended.
+            units: makes the batch from which the element is made; None: it is made of records.
+
+        Returns:
+            None; or a block (the rows of one task) without rows that has a failure, times or warnings.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
@@ -187,7 +194,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Run a task that imported torch again, with torch's generator seeded; or return `block` if this is not needed."""
+        """If a task has imported torch, run it again with torch's generator seeded; else return its block."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block
@@ -273,7 +280,7 @@ class Worker:
         return self._with_notices(block)
 
     def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
-        """Run `part`, one position or row of the task `whole` (with its `blocks` and `read`), up to a failure."""
+        """Run `part`, the task of one position or row of the task `whole`, up to a failure."""
         if not isinstance(part, SpanTask):
             return self._run_whole(part, blocks, None)
         assert isinstance(whole, SpanTask), "parts of spans are spans"
@@ -304,7 +311,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return the chain that runs a stage's task with `inputs` inputs; for some tasks, the one that times operations."""
+        """Return the chain of operations for a task of a stage; for some tasks, the chain that times each operation."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 
@@ -322,7 +329,7 @@ class Worker:
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return the chain of a stage. The first time, it notes which operations draw from global generators."""
+        """Return the chain of a stage's operations. The first chain detects which operations draw from global generators."""
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)
@@ -341,9 +348,9 @@ class Worker:
             self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Run a task of several spans of the plan, one by one, so that a span's records are in the caches when used.
+        """Run a task that is several spans (consecutive positions) long, span by span.
 
-        A span is a range of consecutive positions.
+        So the records of a span are in the caches when they are used.
         """
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
@@ -379,9 +386,9 @@ class Worker:
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
-        """Return a span's records (or column batches) and None; or, if reading fails, those before it and the error.
+        """Return the records (or column batches) of a span, and None; if reading fails, the records before, and the error.
 
-        A span is a range of consecutive positions. `read` has records that were read ahead.
+        A span is a range of consecutive positions. `read` has records that were read ahead; None if none were.
         """
         if read is not None and self._columns is None:
             return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)

@@ -1,19 +1,19 @@
 """Let the processes of a run agree on each step before the transfer, so that all have the same number of batches.
 
-In: what this process has for a step. Out: a verdict, the same on all processes.
+In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all processes.
 
 The processes exchange messages in the key-value store of jax's coordination service, on the
 feeder's transfer thread and ahead of the training. They do not use a collective operation of the
 devices, which could come between the collectives of the training step on another host. If all
-processes know that the next n batches are whole, they agree once for all n; for an endless aligned
-loader, n is infinite.
+processes know that the next n batches are full, they agree once for all n. For an endless loader
+whose batches all have equally many records, n is infinite.
 
 Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
 same processes are numbered in the order in which they are made, and the runs of a feeder in the
 order in which they begin (a run begins after an error or `set_state`). The order is the same on all
 processes. A process that has read the messages of a step has read those of all earlier steps. So
-the first process deletes a block of steps once all processes are past it, and the last process to
-leave a run deletes the rest.
+the first process deletes the messages of a block of steps once all processes have passed it, and the
+last process to leave a run deletes the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KeyValueStore:
         self._client.key_value_set(key, value)
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """Return the text of a key, as soon as it is there; None if that takes longer than `wait_ms` milliseconds."""
+        """Return the text of a key, after waiting until it exists; None if that takes longer than `wait_ms` milliseconds."""
         try:
             return str(self._client.blocking_key_value_get(key, wait_ms))
         except RuntimeError as error:
@@ -54,14 +54,14 @@ class KeyValueStore:
             return None
 
     def there(self, folder: str) -> dict[str, str]:
-        """Return the texts whose keys are in a folder now: a dict from the last part of a key to its text."""
+        """Return all texts whose keys are in a folder now: a dict from the last part of the key to the text."""
         return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
 
     def delete(self, folder: str) -> None:
         self._client.key_value_delete(folder)
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return the new number; 0 if this version of jax cannot count."""
+        """Add one to the number stored under a key, and return the new number; 0 if this version of jax cannot count."""
         increment = getattr(self._client, "key_value_increment", None)
         return 0 if increment is None else int(increment(key, 1))
 
@@ -89,10 +89,11 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """The agreement of one run with the other processes: all take the same number of batches.
+    """The agreement of one run with the other processes, so that all take the same number of batches.
 
-    For each step, the processes tell each other what they have, and get the same verdict. A feeder
-    begins a new run after an error or `set_state`. Only the run's transfer thread uses this object.
+    For each step, every process sends the others its offer (`Offer`), and computes the same verdict from all
+    of them. A feeder begins a new run after an error or `set_state`. Only the run's transfer thread uses this
+    object.
 
     Args:
         name: name of the run, the same on all processes.
@@ -141,7 +142,7 @@ class Agreement:
     def _as_promised(self, offer: Offer) -> Verdict | None:
         """Return the verdict that was agreed in advance for this step; None if the processes must agree again.
 
-        If the batch is not the one that was expected, or failed, the verdict is a `Refuse`.
+        If the batch differs from the expected one, or failed, the verdict is a `Refuse`.
         """
         assert self._agreed is not None
         promised, verdict = self._agreed
@@ -173,14 +174,14 @@ class Agreement:
         return {int(process): Offer(**json.loads(word)) for process, word in words.items() if word is not None}
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """Return the message of a process about a step, or about its end, after waiting for it.
+        """Wait for the message of a process about a step, or about its leaving the run, and return it.
 
         The result is None if `stopped()` becomes True before.
 
         Args:
             folder: beginning of the key, to which the process is added.
             process: index of the process, as text.
-            stopped: function that says whether to stop waiting.
+            stopped: function that returns True to stop waiting.
         """
         while not stopped():
             word = self._store.get(folder + process)
@@ -198,7 +199,7 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Publish a batch without rows (`template`), for processes that never have one.
+        """Publish a batch without rows (`template`), for processes that have had no batch from which to make one.
 
         Only the first call has an effect.
         """
@@ -218,10 +219,10 @@ class Agreement:
         return None if text is None else from_text(text)
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run, with a failure or None. Tell the other processes, and delete the run's keys if all have left.
+        """Leave the run, with a failure or None. The other processes get a message; the last one to leave deletes the keys.
 
-        If this process fails in the middle of steps that were agreed in advance, it does not leave:
-        the others do not wait for it, and the step can be tried again.
+        If this process fails within steps that were agreed in advance, it does not leave: the others do
+        not wait for it, and it can try the step again.
         """
         if failure is not None and self._certain and not self.spoiled:
             return
@@ -235,10 +236,10 @@ class Agreement:
 class Agreements:
     """Makes an `Agreement` for each run of a device feeder.
 
-    By it, all processes that hold a part of the feeder's batches take the same number of batches. A
-    feeder begins a new run after an error or `set_state`. Each run has an agreement of its own. But
-    if the last run failed at a step to which all processes had agreed in advance, the new run
-    continues with the agreement of the last one.
+    With it, all processes that hold a part of the feeder's batches take the same number of batches. A
+    feeder begins a new run after an error or `set_state`. Each run has its own agreement, with one exception:
+    if the last run failed at a step to which all processes had agreed in advance, the new run continues
+    with the agreement of the last one.
 
     Args:
         me: index of this process.
@@ -269,7 +270,7 @@ class Agreements:
         """Return the agreement for the run that begins; None if no other process takes part.
 
         Raises:
-            HostsError: in the last run, this process failed with a batch that the other processes
+            HostsError: in the last run, this process failed at a batch that the other processes
                 have delivered.
         """
         if self._last is not None and self._last.spoiled:
@@ -283,7 +284,7 @@ class Agreements:
         return self._last
 
     def forget(self) -> None:
-        """Leave the last run, because the next one begins at another position, or because there is none."""
+        """Leave the last run, because the next run begins at another position, or because no run follows."""
         if self._last is not None and not self._last.left:
             self._last.leave(None)
         self._last = None

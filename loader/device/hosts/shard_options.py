@@ -1,8 +1,8 @@
-"""Assign the same shard to all processes whose devices hold the same rows of a batch.
+"""Find the shard of each process, such that processes whose devices hold the same rows of a batch get the same shard.
 
 In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this.
-If the rows of a batch are divided over all processes, the result is that of `ShardByJaxProcess`,
-but in the order of the rows.
+If every process holds other rows, there is one shard for each process, as with `ShardByJaxProcess`;
+but shards are numbered in the order of the rows.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
 
     Raises:
         MissingExtraError: jax is not installed.
-        ShardingError: a process holds none of the rows, or the rows of two processes overlap
-            without being equal, so that no number of equal shards is possible.
+        ShardingError: this process holds none of the rows; processes hold different numbers of rows; or
+            the rows of two processes overlap without being equal.
 
     >>> import jax, headrace
     >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
@@ -53,8 +53,8 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
         parts: for each process, the numbers of the parts of the leading axis that its devices hold.
 
     Raises:
-        ShardingError: the process has no part, or the parts of processes are of unequal size or
-            overlap partly.
+        ShardingError: the process has no part; processes have different numbers of parts; or the parts
+            of two processes overlap without being equal.
 
     >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
     (1, 2)

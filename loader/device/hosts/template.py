@@ -2,9 +2,9 @@
 
 In: a tree without rows. Out: JSON; and the tree again.
 
-The text comes over a network, so it names no code to run. Arrays are numbers, and dtypes are
-NumPy's. A class of the user's is looked up among the modules that this process has imported, and
-must be a named tuple or a dataclass.
+The text comes over a network, so it names no code to run. Arrays are written as numbers, and
+dtypes as names of NumPy. Classes of the user must be named tuples or dataclasses, in modules that
+this process has imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool,
 def to_text(tree: Any) -> str:
     """Return a tree of arrays as JSON.
 
-    Of an object that JSON cannot describe, only the name of its class is written.
+    For an object that JSON cannot describe, only the name of its class is written.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
@@ -40,7 +40,7 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Return the tree of a text of `to_text`.
+    """Return the tree from which `to_text` made a text.
 
     Raises:
         HostsError: the text is invalid, or it names a class that this process has not imported.
@@ -55,11 +55,10 @@ def from_text(text: str) -> Any:
 
 
 def _told(tree: Any) -> Any:
-    """Return a node of the tree, with all below it, as `[kind, …]` of JSON values; None as None.
+    """Convert a tree to `[kind, …]`, a list of JSON values; None stays None.
 
     Raises:
         HostsError: a dict has a key that JSON cannot describe.
-
     """
     kind = type(tree)
     if tree is None:

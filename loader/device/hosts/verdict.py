@@ -1,6 +1,6 @@
 """Decide on one step from the offers of all hosts. A pure function.
 
-In: an offer of each process. Out: one verdict. It is the same on all processes, because it depends
+In: the offers of all processes. Out: one verdict. It is the same on all processes, because it depends
 only on the offers.
 """
 
@@ -24,12 +24,11 @@ class Offer:
         kind: "batch", "end", "failed" (an error) or "closed".
         policy: the process's `on_uneven`.
         rows: number of rows of the batch; -1 if it has no leading axis.
-        usual: usual number of rows of its batches, as far as it is known; else 0.
-        divisor: number of which the number of rows must be a multiple, to be divided over the
-            devices.
+        usual: usual number of rows of the process's batches, if it is known; else 0.
+        divisor: the number of rows must be a multiple of this, to be divided over the devices.
         layout: description of the leaves of the batch, without the number of rows.
-        steady: number of batches, from this one on, that surely have as many rows.
-        detail: description of the error.
+        steady: number of batches, from this one on, that certainly have equally many rows.
+        detail: description of the error, if `kind` is "failed".
     """
 
     kind: Literal["batch", "end", "failed", "closed"]
@@ -44,9 +43,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Go:
-    """Verdict: deliver the batch, filled up to `rows` rows unless that is None.
-
-    The next `certain` batches need no agreement.
+    """Verdict: deliver the batch, filled up with zeros to `rows` rows unless that is None.
 
     Attributes:
         rows: number of rows; None to leave the batch as it is.
@@ -116,7 +113,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to deliver a batch with the usual number of rows, rounded up to be divisible.
+    """Return the verdict to fill the batch up to the usual number of rows, rounded up so that devices can divide it.
 
     Args:
         offers: offers of all processes, by process index.

@@ -29,7 +29,7 @@ from ...timing.observer import Observer
 from ...work.tasks import NO_BLOCKS, Blocks, Task
 from ..local import InlineExecutor
 from ..protocol import Executor, Handle, Tuning
-from .tuner import HereOrWorkers, Stretch, Tuner
+from .tuner import HereOrWorkers, Measurement, Tuner
 
 # All chosen: together they keep what is promised, that the search ends within 30 seconds.
 
@@ -39,7 +39,7 @@ TUNING_SECONDS = 24.0
 WARM_SECONDS = 0.4
 """Seconds after a change before anything is measured. Meanwhile batches of the former setting are delivered."""
 
-STRETCH_SECONDS = 1.0
+MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
@@ -55,8 +55,8 @@ NOTHING: Counts = (0.0, 0, 0, 0.0)
 
 
 @dataclass
-class Findings:
-    """What the search has found so far, kept from one epoch to the next.
+class Search:
+    """Progress of the search for the fastest number of workers, kept from one epoch to the next.
 
     Attributes:
         tuner: decides on the setting, and on what is tried next.
@@ -84,14 +84,14 @@ class Team(Executor, Protocol):
 
 
 class AutoExecutor(Executor):
-    """Runs tasks in the calling thread or with workers, whichever turns out to be faster.
+    """Runs tasks in the calling thread or with workers, whichever measurements show to be faster.
 
     Args:
         pipeline: pipeline of the run.
         options: options of the loader.
         observer: gets the number of workers and the statistics of tasks.
         make_team: function that takes a number of workers and returns an executor.
-        tuning: findings of earlier epochs.
+        tuning: keeps the search for the next epoch; it may have that of an earlier epoch.
     """
 
     elsewhere = True
@@ -107,8 +107,8 @@ class AutoExecutor(Executor):
         self._pipeline, self._observer, self._make_team = pipeline, observer, make_team
         here = may_work_here(pipeline, options)
         self._tuning = tuning
-        found: Findings | None = tuning.take()
-        self.found = found or Findings(_tuner(pipeline, options, here))
+        found: Search | None = tuning.take()
+        self.found = found or Search(_tuner(pipeline, options, here))
         workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None
@@ -117,7 +117,7 @@ class AutoExecutor(Executor):
         here = here and (self.found.tuner.begins_here or not workers)
         self._at_work: Executor | None = self._inline if here else self._team
         self._ends = 0.0  # when the tuner has to have come to an end; 0: no task came yet
-        self._before: Counts | None = None  # when the stretch began that is being measured
+        self._before: Counts | None = None  # when the measurement began that is being measured
         self._arriving = False  # the team that the last epoch ended with has not begun yet
         self._search = self._steps()
         self._at = next(self._search)  # when it is to be continued
@@ -127,7 +127,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks that the current executor wants submitted at a time.
+        """Return how many tasks of a stage the current executor wants to have submitted at a time.
 
         If the calling thread works only until workers are ready, it is at least 2.
         """
@@ -139,10 +139,7 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task on rows of `blocks` to the current executor.
-
-        First continue the search if its next step is due.
-        """
+        """Do the next step of the search if it is due; then submit a task on rows of `blocks` to the current executor."""
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)
@@ -168,11 +165,11 @@ class AutoExecutor(Executor):
             waits.forget_pauses()
             measured, self.found.measured = self.found.measured, NOTHING
             self._before = _less(self._counts(now), measured)
-            now = yield now + max(STRETCH_SECONDS * tuner.share - measured[0], 0.0)
-            while (stretch := self._stretch(now)) is None:
+            now = yield now + max(MEASUREMENT_SECONDS * tuner.share - measured[0], 0.0)
+            while (measurement := self._measurement(now)) is None:
                 now = yield now + POLL_SECONDS
             self._before = None
-            tuner.note(stretch)
+            tuner.note(measurement)
             if now - waits.paused > self._ends:
                 tuner.settle()
             now = yield from self._change(now, *tuner.setting)
@@ -196,7 +193,7 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until a worker is ready. Until then the current executor goes on working."""
+        """Wait until a worker is ready. Until then the current executor continues to work."""
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now
@@ -215,17 +212,18 @@ class AutoExecutor(Executor):
         seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
         return seconds - self._observer.waits.paused, inputs, tasks, waited
 
-    def _stretch(self, now: float) -> Stretch | None:
+    def _measurement(self, now: float) -> Measurement | None:
         seconds, inputs, tasks, waited = self._measured(now)
-        least = STRETCH_SECONDS * self.found.tuner.share
+        least = MEASUREMENT_SECONDS * self.found.tuner.share
         if seconds < (least if tasks >= LEAST_TASKS else LONGEST_SECONDS):
             return None
-        return Stretch(seconds, inputs, waited, self._observer.slabs.now)
+        return Measurement(seconds, inputs, waited, self._observer.slabs.now)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Return True if the tasks were dropped and the workers can be used again, else False.
+        """Drop all tasks, and return True if the workers can be used again.
 
-        False until the search has ended, and if the calling thread makes the batches.
+        Return False, without dropping tasks, before the search has ended, and if the calling thread makes
+        the batches.
         """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
@@ -234,7 +232,7 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all executors, and keep the findings for the next epoch."""
+        """Close all executors, and keep the progress of the search for the next epoch."""
         if self._ends:
             found, now = self.found, perf_counter()
             found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0

@@ -1,6 +1,6 @@
-"""Decide from measured speeds which number of workers is tried next, and which is kept. No side effects.
+"""Decide, from measured speeds, which number of workers to try next, and which to keep. No side effects.
 
-In: the speed with a setting. Out: the next setting.
+In: the measured speed of a setting. Out: the next setting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_BUFFER = 4
 
 
 class Setting(NamedTuple):
-    """A number of workers, and how far they work ahead.
+    """A setting to try: the number of workers, and how many batches they make in advance.
 
     Attributes:
         workers: number of workers; 0 for the calling thread.
@@ -43,8 +43,8 @@ class Setting(NamedTuple):
     buffer: int
 
 
-class Stretch(NamedTuple):
-    """Measurement of some seconds with one setting.
+class Measurement(NamedTuple):
+    """Result of measuring the stream for some seconds with one setting.
 
     Attributes:
         seconds: length of the measurement.
@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
 
 
 class Tuner:
-    """Search for the fastest number of workers. After each measurement call `note`.
+    """Search for the fastest number of workers. `note` is called after each measurement.
 
     Attributes:
         setting: current setting.
@@ -95,16 +95,16 @@ class Tuner:
         self._tries = self._settings()
         next(self._tries)
 
-    def note(self, stretch: Stretch) -> Setting:
+    def note(self, measurement: Measurement) -> Setting:
         """Record a measurement of the current setting, and return the setting to use next."""
         if self.settled:
             return self.setting
         if self.setting.workers:
-            self._bytes_each = max(self._bytes_each, stretch.nbytes / _ahead(self.setting))
-        better = stretch.rate > self._best_rate * GAIN
+            self._bytes_each = max(self._bytes_each, measurement.nbytes / _ahead(self.setting))
+        better = measurement.rate > self._best_rate * GAIN
         if better or self._best == self.setting:
-            self._best, self._best_rate = self.setting, stretch.rate
-        if stretch.waited <= ENOUGH * stretch.seconds and (better or self._best == self.setting):
+            self._best, self._best_rate = self.setting, measurement.rate
+        if measurement.waited <= ENOUGH * measurement.seconds and (better or self._best == self.setting):
             return self.settle()
         for setting in self._tries:
             if self._fits(setting):
@@ -147,8 +147,8 @@ class Tuner:
 class HereOrWorkers(Tuner):
     """Choose between the workers that the user asked for and the calling thread.
 
-    The calling thread is faster if a record costs less than handing it over. Both are measured
-    twice, in turns. The calling thread is chosen only if it was faster each time.
+    The calling thread is faster if it takes less time to make a record than to get it from a worker. Both are
+    measured twice, in turns. The calling thread is chosen only if it was faster each time.
 
     Args:
         workers: number of workers that the user asked for.
@@ -165,13 +165,12 @@ class HereOrWorkers(Tuner):
         self._asked, self._here = self.setting, Setting(0, buffer)
         self._rates: dict[Setting, list[float]] = {self._asked: [], self._here: []}
 
-    def note(self, stretch: Stretch) -> Setting:
-        """Record a measurement of the current setting, and return the setting to use next."""
+    def note(self, measurement: Measurement) -> Setting:
         if self.settled:
             return self.setting
         workers, here = self._rates[self._asked], self._rates[self._here]
-        self._rates[self.setting].append(stretch.rate)
-        if self.setting == self._asked and not self._is_cheap(stretch):
+        self._rates[self.setting].append(measurement.rate)
+        if self.setting == self._asked and not self._is_cheap(measurement):
             return self.settle()
         if here and min(here) <= GAIN * max(workers):
             return self.settle()
@@ -186,16 +185,16 @@ class HereOrWorkers(Tuner):
         self.setting = self._here if self.setting == self._asked else self._asked
         return self.setting
 
-    def _is_cheap(self, stretch: Stretch) -> bool:
-        """Return True if the user waits for batches although each takes a worker only little time.
+    def _is_cheap(self, measurement: Measurement) -> bool:
+        """Return True if the user waits for batches although workers make a batch quickly.
 
         The calling thread may then be faster.
         """
-        batches = max(stretch.inputs / self._batch, 1)
-        each = self._asked.workers * stretch.waited / batches
-        return stretch.waited > ENOUGH * stretch.seconds and each < HEAVY_SECONDS
+        batches = max(measurement.inputs / self._batch, 1)
+        each = self._asked.workers * measurement.waited / batches
+        return measurement.waited > ENOUGH * measurement.seconds and each < HEAVY_SECONDS
 
 
 def _ahead(setting: Setting) -> int:
-    """Return the number of batches that may be in memory at a time."""
+    """Return the number of batches that may be in memory at a time with a setting."""
     return setting.workers * (1 + setting.buffer)

@@ -63,13 +63,13 @@ The pickle also has the dtypes that cannot be written as a string.
 
 
 class Start(NamedTuple):
-    """First message to the zygote: settings of the user's process to copy, and the payload's descriptor.
+    """First message to the zygote (the process that makes workers): settings to copy, and the payload's descriptor.
 
     Attributes:
         search_path: the module search path, `sys.path`.
         environment: the environment variables.
-        each_unpacks: True if each worker unpickles the payload itself, after it has called
-            `worker_init_fn`.
+        each_unpacks: True if each worker unpickles the payload (options and pipeline) itself, after it
+            has called `worker_init_fn`.
     """
 
     search_path: list[str]
@@ -78,14 +78,20 @@ class Start(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """Message from the zygote: worker `worker` has ended with `status`, as `os.waitpid` returns it."""
+    """Message from the zygote (the process that makes workers): a worker has ended.
+
+    `status` is that of `os.waitpid`.
+    """
 
     worker: int
     status: int
 
 
 class Broken(NamedTuple):
-    """Message from the zygote: the pipeline could not be unpacked. `error` is the pickled exception."""
+    """Message from the zygote (the process that makes workers): the pipeline could not be unpickled.
+
+    `error` is the pickled exception.
+    """
 
     error: bytes
 
@@ -97,8 +103,8 @@ class RunTasks(NamedTuple):
         tasks: the tasks.
         released: numbers of slabs (pieces of memory) of this worker that it may use again.
         named: earlier rows that the tasks refer to, in encoded form.
-        introduced: names and sizes of the slabs with these rows whose descriptors are sent with
-            this message.
+        introduced: names and sizes of slabs with these rows that the worker does not know yet. Their
+            descriptors are sent with this message.
         forgotten: names of slabs of other workers that no longer exist.
     """
 
@@ -110,11 +116,9 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: numbers of its own slabs that it may use again.
+    """Message to a worker: numbers of its own slabs (reusable pieces of memory) that it may use again.
 
     It may arrive while the worker runs a task.
-
-    A slab is a reusable piece of memory.
     """
 
     slabs: list[int]
@@ -143,7 +147,7 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. The fields are those of `Hang`.
+    """Message from a worker: its task takes long. The fields are those of `transport.Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
@@ -159,7 +163,7 @@ class Hangs(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """Message from a worker that is about to end, because an operation asked Python to exit with this text."""
+    """Message from a worker that is about to end, because an operation called `sys.exit` with this text."""
 
     text: str
 
@@ -299,7 +303,7 @@ class Channel:
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:
-        """Receive bytes until `place` is full. Return their number, or 0 if the sender ended before."""
+        """Receive bytes until `place` is full. Return their number; 0 if the connection ended before."""
         size = 0
         while size < len(place):
             if not (count := self.socket.recv_into(place[size:])):

@@ -1,11 +1,11 @@
-"""Rows in anonymous shared memory: slabs (pieces of memory), and bytes that encode rows on slabs.
+"""Send rows between processes in shared memory: arrays on slabs (pieces of memory), the rest encoded as bytes.
 
 In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
 user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is a
 file descriptor that is sent with a message, so that no file is left behind. It is used again when
-the batch on it is dead.
+the batch on it is no longer used.
 
-Arrays that are on one of the encoder's slabs already are only referred to. Other plain arrays are
+For an array that is already on one of the encoder's slabs, only the place is sent. Other plain arrays are
 copied, all of a block (the rows of one task) to one slab. Everything else (objects, strings, tiny
 arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the user's
 process once, and does not write to a slab until the user's process has released it.
@@ -61,9 +61,9 @@ def create_shared(size: int) -> int:
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
     """Map the memory of a descriptor, and return it as a writable array of `size` bytes.
 
-    The memory stays mapped as long as the array lives; the descriptor may be closed. If `fresh` is
-    True (nobody has written to it yet) and it is large, its pages are made now, as large pages
-    where the system has any. Raises OSError if no memory is left.
+    The memory stays mapped as long as the array exists; the descriptor may be closed. If `fresh` is
+    True (nothing was written yet) and the memory is large, its pages are made now, as large pages if
+    the system has them. Raises OSError if no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)
@@ -72,7 +72,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """Map a descriptor, as `attach_shared`. Memory of 2 MiB or more begins at a multiple of the large page size."""
+    """Do the work of `attach_shared`. Memory of 2 MiB or more begins at a multiple of the large page size."""
     large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
@@ -97,7 +97,7 @@ def _no_memory(size: int, error: OSError) -> OSError:
 
 
 class ExportedSlabs:
-    """The slabs that this worker has made, and a record of those on loan to the user's process."""
+    """The slabs (pieces of shared memory) that this worker has made; it knows which are lent to the user's process."""
 
     def __init__(self) -> None:
         self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
@@ -129,7 +129,7 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each of these slabs (reusable pieces of memory), given by number."""
+        """End one loan of each slab (reusable piece of memory) with one of these numbers."""
         for number in numbers:
             leases = self._lent[number]
             leases.pop()
@@ -137,12 +137,15 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the numbers of lent slabs whose descriptors were not sent to the user's process yet, each only once."""
+        """Return the numbers of lent slabs whose descriptors must now be sent to the user's process. Each is returned once."""
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return the numbers of slabs that the user's process may unmap because they are not used again, each only once."""
+        """Return the numbers of slabs that the user's process may unmap, because they will not be used again.
+
+        Each number is returned once. A slab is a reusable piece of memory.
+        """
         dropped, self._dropped = self._dropped, []
         return dropped
 
@@ -159,7 +162,10 @@ class ExportedSlabs:
 
 
 class MappedSlab(Slab):
-    """A worker's slab, mapped in this process. If its descriptor is kept (not -1), it is closed with this object."""
+    """A worker's slab (piece of shared memory), mapped in this process.
+
+    If its descriptor is kept (not -1), it is closed when this object is deleted.
+    """
 
     def __init__(self, memory: NDArray[np.uint8], number: int, descriptor: int) -> None:
         super().__init__(memory, number)
@@ -178,7 +184,7 @@ A lease is the right to use a slab. A block has the rows that one task returned.
 
 
 class SlabRows:
-    """Encoded rows of a block (the rows of one task). As long as this object lives, their slabs are leased."""
+    """Encoded rows of a block (the rows of one task). As long as this object exists, their slabs are not reused."""
 
     __slots__ = ("_decoded", "encoded", "leases")
 
@@ -190,12 +196,12 @@ class SlabRows:
         self._decoded: list[Any] | StackedRows | None = None
 
     def load(self) -> list[Any]:
-        """Return the decoded rows. Their arrays hold the leases (the rights to use slabs) from then on."""
+        """Return the decoded rows. Their memory is not reused as long as their arrays exist."""
         rows = self._decode()
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
     def columns(self) -> StackedRows | None:
-        """Return the rows as columns if the worker has stacked them, else None."""
+        """Return the rows as one array for each leaf, if the worker has stacked them; else None."""
         if self._decoded is None:
             self._decoded = self._decode()
         return None if isinstance(self._decoded, list) else self._decoded
@@ -209,12 +215,10 @@ class SlabRows:
 
 
 class WorkerSlabs:
-    """Slabs of one worker that are mapped here, and names of other workers' slabs that it was sent.
+    """Slabs of one worker that are mapped in this process, and names of other workers' slabs that it was sent.
 
-    A lease (the right to use a slab) may end in any thread at any moment. Its end appends to the
-    list `released`, which is sent back to the worker later.
-
-    A slab is a reusable piece of memory.
+    A slab is a reusable piece of memory; a lease is the right to use one. A lease may end in any thread at
+    any moment. Its end appends to the list `released`, which is sent to the worker later.
     """
 
     def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
@@ -227,11 +231,9 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer of the message `done`, with leases of their slabs (reusable pieces of memory).
+        """Return the rows of each answer of the message `done`, with leases (rights to use) of their slabs.
 
         Slabs that this process does not know yet are mapped from `descriptors`.
-
-        A lease is the right to use a slab.
         """
         sizes = {number: size for _, _, lent in done.answers for number, size in lent} if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
@@ -250,7 +252,7 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Forget slabs by number (None: all, as the worker has ended) and return their names. Leased memory stays."""
+        """Remove slabs by number (None: all, because the worker has ended), and return their names. Leased memory stays."""
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
             if (slab := self._mapped.pop(number, None)) is not None:
@@ -259,17 +261,14 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Return the numbers of the slabs whose leases have ended since the last call.
-
-        A lease is the right to use a slab. A slab is a reusable piece of memory.
-        """
+        """Return the numbers of the slabs whose leases (rights to use them) have ended since the last call."""
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
         del self.released[:count]
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return the slabs of rows that the worker will read and was not sent before, by name, and note that it has them.
+        """Return, by name, the slabs with rows that the worker will read and does not know yet. It then counts as knowing them.
 
         A slab is a reusable piece of memory.
         """
@@ -278,7 +277,7 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the names of other workers' slabs that this worker was sent and that no longer exist, each only once.
+        """Return the names of other workers' slabs that this worker knows and that no longer exist. Each is returned once.
 
         A slab is a reusable piece of memory.
         """
@@ -286,23 +285,24 @@ class WorkerSlabs:
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Note that slabs (reusable pieces of memory) of another worker, by name, no longer exist."""
+        """Record that slabs (reusable pieces of memory) of another worker, given by name, no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
 
 
 class Encoder:
-    """Encodes elements of worker `worker`. Its arrays are on slabs (reusable pieces of memory) of `pool`."""
+    """Encodes elements of worker `worker` for sending. Their arrays are put on slabs (pieces of memory) of `pool`."""
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
         self._worker = worker
         self._pool = pool
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
-        """Encode elements. Return them with the leases of their slabs, which must not be written to until released.
+        """Encode elements. Return them with the leases of their slabs.
 
-        A slab is a reusable piece of memory. A lease is the right to use a slab.
+        A lease is the right to use a slab (reusable piece of memory). The slabs must not be written to until
+        the user's process has released them.
         """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
@@ -322,10 +322,7 @@ class Encoder:
         return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
-        """Return the elements with all arrays that are large enough copied to slabs.
-
-        A slab is a reusable piece of memory.
-        """
+        """Return the elements, with large arrays copied to slabs (reusable pieces of memory)."""
         leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
         if not foreign:
@@ -374,7 +371,7 @@ class _Pickler(Pickler):
 
 
 def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
-    """Decode `rows` of `Encoder.encode`: a list of elements, or the columns that they were stacked into.
+    """Decode `rows`, a result of `Encoder.encode`, to a list of elements, or to the columns into which they were stacked.
 
     `memory_of` returns the memory of a slab (a reusable piece of memory). The arrays are views of
     this memory.

@@ -51,7 +51,7 @@ _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 
 class Payload:
-    """Anonymous memory that holds one pickled value. It lives as long as some process has its descriptor."""
+    """Anonymous memory with one pickled value. It exists as long as some process has its descriptor."""
 
     def __init__(self) -> None:
         self.descriptor = -1
@@ -60,7 +60,7 @@ class Payload:
         """Pickle a value into the memory.
 
         Raises:
-            PicklingError: a part of the value cannot be pickled. The message says which; `name` is
+            PicklingError: a part of the value cannot be pickled. The message names it; `name` is
                 the name of the whole value.
         """
         stream, buffers = pickled(value, name)
@@ -110,11 +110,9 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote, and the channels to it (`channel`) and to its workers.
+    """A zygote (the process that makes workers), and the channels to it (`channel`) and to its workers.
 
     After `close`, `begin` may be called again.
-
-    The zygote is the process that makes workers.
     """
 
     channel: Channel
@@ -128,11 +126,9 @@ class Spawner:
         self._in_transit: dict[int, socket.socket] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
-        """Start the zygote's interpreter, without waiting until it runs.
+        """Start the interpreter of the zygote (the process that makes workers), without waiting until it runs.
 
         Raises OSError if the system cannot start it.
-
-        The zygote is the process that makes workers.
         """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
@@ -150,21 +146,19 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Send the zygote (the process that makes workers) the descriptor of the payload, and where modules are found.
+        """Send the zygote (the process that makes workers) the descriptor of the payload, and the module search path.
 
-        With `each_unpacks` each worker unpacks it, otherwise the zygote. Does nothing if the zygote
-        has ended.
+        With `each_unpacks`, each worker unpickles the payload, otherwise the zygote. Does nothing if the
+        zygote has ended.
         """
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote for worker number `worker`, and return the channel to it.
+        """Ask the zygote (the process that makes workers) for worker number `worker`, and return the channel to it.
 
-        If the zygote has ended, its channel says so.
-
-        The zygote is the process that makes workers.
+        If the zygote has ended, reading its own channel shows that.
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
@@ -175,7 +169,7 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of the worker's end of its channel, if it is open, as the worker has received it."""
+        """Close this process's copy of the worker's end of its channel, because the worker has received it."""
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -190,7 +184,7 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """Kill the zygote (the process that makes workers) if a signal has stopped it, as it cannot make any then.
+        """Kill the zygote (the process that makes workers) if a signal has stopped it, because it can then make no workers.
 
         Does nothing on systems without `os.waitid`, where a stopped process is not noticed.
         """
@@ -202,9 +196,9 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the zygote and all workers, and wait until they are gone. May be called twice.
+        """End the zygote (the process that makes workers) and all workers, and wait until they have ended.
 
-        The zygote is the process that makes workers.
+        May be called twice.
         """
         with Uninterrupted():
             if self._process is None:
@@ -219,16 +213,13 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Describe how the last zygote ended; the text continues "the process that makes the workers …".
-
-        The zygote is the process that makes workers.
-        """
+        """Describe how the last zygote ended, as the rest of the sentence "the process that makes the workers …"."""
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Return True if the zygote (the process that makes workers) has ended, and keep its status.
+        """Return True if the zygote (the process that makes workers) has ended. Its status is kept for `last_end`.
 
         `flags` are those of `os.waitpid`.
         """
@@ -248,7 +239,7 @@ class Spawner:
 
 
 def description(status: int) -> str:
-    """Describe how a process ended, by its `os.waitpid` status: "by signal SIGKILL", "with exit code 1".
+    """Describe how a process ended, from its `os.waitpid` status: "by signal SIGKILL", "with exit code 1".
 
     >>> description(3 << 8)
     'with exit code 3'

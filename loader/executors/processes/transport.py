@@ -1,9 +1,7 @@
-"""The transport to worker processes: a zygote makes them, and each has a channel to the user's process.
+"""The transport to worker processes. A zygote process makes them, and each has a channel to the user's process.
 
 In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs (reusable pieces of
-memory) until somebody needs them in this process.
-
-The zygote is the process that makes workers.
+memory) until they are needed in this process.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ The zygote is the process that makes workers.
 
 
 class _Remote:
-    """A worker process as seen from the user's process: its channel, its slabs, and messages not sent yet.
+    """What the user's process knows about a worker process: its channel, its slabs, and messages not sent yet.
 
     A slab is a reusable piece of memory.
     """
@@ -63,7 +61,7 @@ class ProcessTransport(Transport):
         options: options of the workers.
         note_bytes: function that is called with each change of the bytes of memory shared with
             workers.
-        worker_count: number of workers; None: as the options say.
+        worker_count: number of workers; None: that of the options.
         spawner: makes the processes; tests pass one that imitates them. None: a `Spawner`.
 
     Raises:
@@ -133,7 +131,7 @@ class ProcessTransport(Transport):
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
         """Send a message with descriptors, or keep it until there is room. Do nothing if the worker has ended.
 
-        Never waits, as the worker may be waiting for this process.
+        Never waits, because the worker may be waiting for this process.
         """
         if worker.ended:
             return  # its tasks are given again when it is buried
@@ -176,9 +174,9 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Tell workers which leases have ended, so that they use these slabs again while they are in the caches.
+        """Send each worker the numbers of its slabs that are free again, so that it reuses them while they are in the caches.
 
-        A slab is a reusable piece of memory. A lease is the right to use a slab.
+        A slab is a reusable piece of memory.
         """
         for worker in self._workers.values():
             if worker.slabs.released:
@@ -239,7 +237,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Note that slabs (reusable pieces of memory) no longer exist, for all workers that were sent them."""
+        """Record, for all workers that know these slabs (reusable pieces of memory), that they no longer exist."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

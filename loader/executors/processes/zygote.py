@@ -5,7 +5,7 @@ whatever reason. A worker receives `RunTasks` and `Returned` on its own channel 
 until the channel ends.
 
 The zygote has one thread, so that forking is safe. If unpickling the pipeline started other
-threads, or the system does not tell, each worker is a fresh interpreter instead. When the user's
+threads, or the system does not report threads, each worker is a fresh interpreter instead. When the user's
 process ends, the channel ends or the zygote's parent changes; the zygote then ends all workers and
 itself. If the zygote itself is killed, the kernel kills its workers.
 """
@@ -68,7 +68,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Zygote:
-    """The zygote process: its channel, its workers, and the unpickled pipeline.
+    """The zygote (the process that makes workers): its channel, its workers, and the unpickled pipeline.
 
     Args:
         channel: channel to the user's process.
@@ -84,7 +84,7 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Unpickle the pipeline. Return True if that succeeded, or if each worker is to unpickle it.
+        """Unpickle the pipeline, unless each worker unpickles it itself. Return True if workers can be made.
 
         Return False if the user's process has ended, or unpickling failed; the error is sent to the
         user's process.
@@ -223,7 +223,7 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 def _die_with(parent: int) -> None:
-    """Make this process end when its parent (a process id) ends: by the kernel, or by a thread where it cannot."""
+    """Make this process end when its parent (a process id) ends: by the kernel, or else by a thread that checks."""
     if is_portable():
         threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
@@ -241,8 +241,8 @@ def _watch(parent: int) -> None:
 def _keep_freed_memory() -> None:
     """Tell the C library to keep freed memory for reuse.
 
-    Results of the user's operations are large and short-lived. To map their pages again for each
-    record would cost more than most operations.
+    Results of operations are large and short-lived. Mapping their pages again for each record would
+    take longer than most operations.
     """
     try:
         library = ctypes.CDLL(None)
@@ -291,7 +291,7 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch, after receiving the messages about slabs that were released meanwhile.
+        """Allocate the memory of a batch. Before that, receive messages about slabs that were released.
 
         A slab is a reusable piece of memory.
         """
@@ -307,10 +307,10 @@ class WorkerProcess:
             pass
 
     def _take_message(self) -> bool:
-        """Receive a message. Return True if there was one, False at the channel's end.
+        """Receive and handle a message. Return True if there was one, False at the channel's end.
 
-        The message has released slabs (reusable pieces of memory), or also tasks, whose records
-        begin to be read.
+        Each message names slabs (reusable pieces of memory) that are free again. If it also has tasks, their
+        records begin to be read.
         """
         received = self._channel.receive()
         if received is None:
@@ -349,7 +349,7 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run `work`, then end this process without Python's clean-up, which belongs to the process that forked it.
+    """Run `work`, then end this process without Python's clean-up, which only the process that forked it may do.
 
     The exit status is 0 if `work` returned or the user's process is gone, the status of a
     `SystemExit`, or 1 after another exception, whose traceback is printed.

@@ -43,14 +43,17 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """Return the version and source digest of headrace in this process, and NumPy's version, determined once."""
+    """Return the code that this process runs: versions of headrace and NumPy, and a digest of headrace's files.
+
+    It is determined once.
+    """
     return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
 
 
 def source_digest(folder: Path) -> str:
     """Return a digest of the Python files of a package and its subpackages; "" if there are none.
 
-    Line endings do not matter.
+    Differences of line endings are ignored.
     """
     found = hashlib.sha256()
     files = list(_sources(folder, ""))
@@ -69,7 +72,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe a difference of headrace between this process (`here`) and another; None if there is none."""
+    """Describe how headrace differs between this process (`here`) and another; None if it does not."""
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
@@ -78,11 +81,9 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe a difference of NumPy's feature release between this process (`here`) and another.
+    """Describe how NumPy's feature release differs between this process (`here`) and another; None if it does not.
 
-    The result is None if there is no difference.
-
-    NumPy's generators may return other numbers in another feature release.
+    In another feature release, NumPy's generators may return other numbers.
     """
     if _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
@@ -107,7 +108,7 @@ class Begun(NamedTuple):
 
     Attributes:
         node: id of the node that the worker is on.
-        clock: seconds by which `time.time` is ahead of `time.perf_counter` there.
+        clock: seconds by which `time.time` is ahead of `time.perf_counter` in the worker.
         error: pickled exception if it could not unpickle the pipeline, else None.
         release: fields of its `Release`.
         identity: identity of the unpickled pipeline, as text.
@@ -168,7 +169,10 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """Return text about what differs in a worker's pipeline: the source, the number of operations, or one of these."""
+        """Name the first part of a worker's pipeline that differs from this one, as text for a message.
+
+        It is "the source", "the number of operations", or the first differing operation.
+        """
         (source, operations), (source_there, there) = (
             json.loads(self._unpickled or self._identity),
             json.loads(begun.identity),
@@ -191,7 +195,7 @@ class Checked:
     def _unpickled(self) -> str:
         """Identity of this process's pipeline after pickling and unpickling.
 
-        An operation may intentionally change by that, for example lose its cache.
+        Pickling may change an operation intentionally: it may lose its cache, for example.
         """
         data, buffers = self._pickled
         return identity_of(pickle.loads(data, buffers=buffers)[1])

@@ -1,8 +1,8 @@
 """The Ray cluster: join or start it, describe its nodes, and notice when it is gone.
 
 In: an address, and the resources that a worker needs. Out: nodes, and the number of workers that
-have room. A `ClusterLostError` if the head, or Ray's process on this machine, is gone. Ray itself
-would end the user's process a minute after the head is lost.
+have room. A `ClusterLostError` is raised if the head, or Ray's process on this machine, is gone; Ray itself
+would end the user's process a minute later.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def start(**options: Any) -> None:
 def _lasting(begin: Callable[[], None]) -> None:
     """Call `begin`, which starts processes, in a thread that lives as long as this process. Raise its exception.
 
-    The kernel ends them when the thread that started them ends.
+    The kernel ends such processes when the thread that started them ends.
     """
     if threading.current_thread() is threading.main_thread():
         begin()
@@ -188,9 +188,9 @@ def answers(address: str) -> bool:
 
 
 class Pings:
-    """Asks addresses whether they are there, without waiting. An answer is noticed at the next call.
+    """Checks whether servers at several addresses answer, without waiting for the answers.
 
-    An address that has not answered for `seconds` is silent.
+    Answers are read at the next call. An address that has not answered for `seconds` is silent.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -198,7 +198,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return those of the addresses that are silent at the time `now`. Other addresses are forgotten."""
+        """Return which of the addresses are silent at the time `now`. Stop checking all other addresses."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
@@ -213,9 +213,10 @@ class Pings:
 
 
 class _Ping:
-    """A question to one address.
+    """A request to one address, and whether it was answered.
 
-    `since` is the time of our last step (begin or send), so that our own pause is no silence.
+    `since` is the time at which the connection was begun or the request sent, so that a pause of this process does not
+    count as silence.
     """
 
     def __init__(self, address: str, now: float) -> None:
@@ -232,7 +233,7 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered. Sends what could not be sent yet, at the time `now`.
+        """Return True if the address has answered. Sends the request, if the connection was not ready before.
 
         If the connection is refused, it is tried again.
         """
@@ -271,7 +272,7 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check that the cluster is there, unless that was checked within the last second.
+        """Check that the cluster exists. Do nothing if that was checked within the last second.
 
         Raises:
             ClusterLostError: the head, or Ray's process on this machine, cannot be reached.
@@ -302,7 +303,7 @@ class Cluster:
 
     @staticmethod
     def check_joined() -> None:
-        """Check that this process is still in the cluster. Otherwise Ray would start a new cluster at the next call.
+        """Check that this process is still in the cluster. If it is not, Ray would start a new cluster at its next call.
 
         Raises:
             ClusterLostError: this process has left the cluster.
@@ -342,7 +343,7 @@ class Cluster:
         return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Return the nodes, of those with these ids, that have not answered for 5 seconds. Asks without waiting."""
+        """Return which of the nodes with these ids have not answered for 5 seconds. Does not wait for answers."""
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -369,18 +370,18 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return how many workers with these needs have room on idle nodes, at least 1; or raise ClusterLostError."""
+        """Return how many workers with these needs (resources) fit on idle nodes, at least 1; or raise ClusterLostError."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the capacity of each node's object store in bytes, by node id; 0 if it names none.
+        """Return the capacity of each node's object store in bytes, by node id; 0 if Ray does not know it.
 
         Waits until the head answers. Raises ClusterLostError if the head does not come back.
         """
         return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's records of the living nodes once the head answers; or raise ClusterLostError if it is gone."""
+        """Return Ray's descriptions of the living nodes, once the head answers; raise ClusterLostError if the head is gone."""
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 
@@ -394,7 +395,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the resources that a worker needs, by Ray's names for the resources of nodes.
+    """Return the resources that a worker needs, by the names that Ray gives them on nodes.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}

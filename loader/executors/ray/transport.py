@@ -1,6 +1,6 @@
 """The transport to Ray actors. Finds lost rows, and notices when the cluster is gone.
 
-In: messages of tasks. Out: events. Rows are in Ray's object store until somebody needs them in this
+In: messages of tasks. Out: events. Rows are in Ray's object store until they are needed in this
 process.
 
 Each worker is an actor that Ray does not restart. Its answers come in the order of its messages, so
@@ -57,7 +57,7 @@ class _Sent(NamedTuple):
     """A message that was sent to a worker and is not answered yet.
 
     Attributes:
-        headers: reference to the answer.
+        headers: reference to the answer, which has the header of each task's block.
         rows: references to the rows of each task; empty for the message at which a worker begins.
         named: earlier rows that the tasks refer to.
     """
@@ -68,7 +68,7 @@ class _Sent(NamedTuple):
 
 
 class _Remote:
-    """An actor as seen from the user's process: its node, and its unanswered messages.
+    """What the user's process knows about an actor: its node, and its unanswered messages.
 
     Args:
         number: number of the worker.
@@ -218,7 +218,7 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """Remove a worker that ended with `error`; also its node if this is lost.
+        """Remove a worker that ended with `error`; if its node is lost, remove the node, too.
 
         Raises ClusterLostError if the head is gone.
         """
@@ -253,12 +253,12 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Note that rows which a message to a worker refers to are lost, and remove the worker, which waits for them.
+        """Record that rows to which a message refers are lost, and remove the worker, which waits for them.
 
         Args:
             remote: the worker.
             sent: the message.
-            error: how it failed. If rows were not lost, it is raised.
+            error: error of the message. It is raised if it does not mean that rows were lost.
 
         Raises:
             ClusterLostError: the head of the cluster does not come back.
@@ -279,7 +279,7 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """From time to time, check the cluster, its size, and the nodes in use.
+        """If some time has passed since the last check, check the cluster, its size, and the nodes in use.
 
         `also` is one more node to check, because its rows are needed now.
 
@@ -303,9 +303,9 @@ class RayTransport(Transport):
         return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
 
     def _grow(self) -> None:
-        """Report the number of workers that have room.
+        """Report how many workers fit into the cluster.
 
-        Ask the cluster for room for one more if too few were at work.
+        If too few were at work, ask the cluster's autoscaler for room for one more.
         """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
@@ -330,14 +330,14 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor. One works; the others read records ahead, as `options` allow."""
+    """Return the number of concurrent calls of an actor: one works, and the others read records ahead."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
 def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """Return the factory of actors of the class `worker`, and the resources that each needs.
+    """Return the factory of actors of the class `worker`, and the resources that each actor needs.
 
     `concurrency` is the largest number of concurrent calls of an actor. Ray checks most options
     here, before a cluster is joined or started.
@@ -362,7 +362,7 @@ def _description(error: RayError) -> str:
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """End all actors (`remotes`), and withdraw the request for room.
+    """End all actors (`remotes`), and withdraw the request for more room in the cluster.
 
     Do nothing in a forked child, i.e. if this process is not `owner` (a process id). Errors are
     ignored.

@@ -1,11 +1,11 @@
 """The Ray actor, which unpickles the pipeline once and runs the tasks that it is sent; and rows in Ray's object store.
 
-In: tasks, and the rows that they refer to, which Ray brings. Out: for each task a header, and its
+In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and its
 rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows are
 read-only views of the store's memory. Ray keeps that memory until the last view is gone.
 
-The actor runs in a process of Ray's, on any node. Where reading ahead helps, calls come on several
-threads: each begins to read, and then waits for its turn to work.
+The actor runs in a process of Ray's, on any node. If reading ahead helps, there are several
+calls at a time, each on a thread: each begins to read, and then waits for its turn to work.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ The memory is a `PickleBuffer` on the way to the store, and a buffer of Ray's on
 
 
 class View:
-    """Memory in the object store. It is the base of arrays on it, so it lives as long as they do."""
+    """Memory in the object store. It is the base of arrays on this memory, which exists as long as they do."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
 
@@ -70,7 +70,7 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """Keeps objects alive in a forked child. It must not release them, as it shares the parent's connection."""
+    """Keeps objects of Ray's store alive in a forked child, which shares the parent's connection and must not release them."""
 
     _held: tuple[Any, ...] = ()
 
@@ -95,7 +95,7 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
-    """Return elements in the form for the object store, and the number of their bytes.
+    """Convert elements to the form for the object store; return them, and the number of their bytes.
 
     `pool` has the memory for stacked rows.
 
@@ -114,7 +114,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns if they are small or lie side by side in memory, else, or if they differ in form, unchanged."""
+    """Return rows as columns, if they are small or side by side in memory. Rows of different form are returned unchanged."""
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
     if bytes_of(elements[0]) >= STACKED_BELOW:
@@ -125,7 +125,7 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Return the elements of `stored`, or the columns into which they were stacked.
+    """Convert rows in the form of `stored` back to elements, or to the columns into which they were stacked.
 
     Arrays are views of the store's memory.
     """
@@ -146,12 +146,12 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """Return rows as a list, whether they are in a list or stacked into columns."""
+    """Return rows, which may be stacked into columns, as a list."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 
 def memory_of(buffers: Sequence[Any]) -> list[Any]:
-    """Return out-of-band pickle buffers in the form for the object store."""
+    """Convert out-of-band pickle buffers to the form for the object store."""
     return [pickle.PickleBuffer(buffer) for buffer in buffers]
 
 
@@ -164,9 +164,7 @@ Fetch: TypeAlias = "Callable[[RayRows], list[Any] | None]"
 
 
 class RayRows:
-    """Rows of a block in the object store. When they are loaded, their arrays are views of the store.
-
-    A block has the rows that one task returned.
+    """Rows of a block (the rows of one task) in the object store. Once loaded, their arrays are views of the store.
 
     Args:
         reference: Ray's reference to the stored rows.
@@ -229,10 +227,10 @@ class RayWorker:
         """Run tasks one after the other. Return the list of their headers, and then the rows of each task.
 
         Args:
-            turn: number of the call, from 0. It waits until all earlier calls are done.
+            turn: number of the call, from 0. The call waits until all earlier ones are done.
             tasks: tasks of one message.
             named: earlier rows that the tasks refer to, without the rows themselves.
-            *rows: the rows of each of `named`, which Ray brings.
+            *rows: the rows of each of `named`, which Ray provides.
 
         Raises:
             SystemExit: an operation raised KeyboardInterrupt.
@@ -253,7 +251,7 @@ class RayWorker:
 class _Turns:
     """Lets concurrent calls work one after the other, in the order of their numbers.
 
-    Hundreds may wait. Each is woken when its own turn comes.
+    Hundreds of calls may wait. Each is woken only when its own turn comes.
     """
 
     def __init__(self) -> None:

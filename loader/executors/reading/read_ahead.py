@@ -1,11 +1,11 @@
 """Read records ahead of the work: on threads, or in an event loop if the source is asynchronous.
 
 In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
-pieces of spans for readers; the records of whole spans for workers.
+pieces of spans for the readers; the records of whole spans for workers.
 
 Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
 piece of any span. So as many pieces are read at a time as there are readers, however long spans
-are. If a source is quick, the worker itself reads the records when it needs them (`read_pace`).
+are. If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
 
 Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
 (`spans`).
@@ -40,7 +40,7 @@ MOST_UNKNOWN = 32
 
 
 class OngoingRead(NamedTuple):
-    """A read that a thread is making.
+    """A read of records that a thread is making now.
 
     Attributes:
         began: time of its beginning (`perf_counter` seconds).
@@ -58,11 +58,11 @@ class Reads:
 
     Args:
         readers: largest number of concurrent readers.
-        ahead: number of records that may be begun although no worker waits for them. A call that
+        ahead: number of records whose reading may begin although no worker waits for them. A call that
             reads many records may exceed it.
-        most_bytes: bytes of these records. One call may exceed it.
-        begin: function that starts this number of further readers. Each works until `take` returns
-            None.
+        most_bytes: largest number of bytes of these records. One call may exceed it.
+        begin: function of a number, which starts this number of further readers. Each works until
+            `take` returns None.
     """
 
     def __init__(self, readers: int, ahead: int, most_bytes: float, begin: Callable[[int], None]) -> None:
@@ -81,7 +81,6 @@ class Reads:
         self.closed = False
 
     def add(self, reading: Reading) -> Reading:
-        """Add a span (consecutive positions) at the end of the queue, and return it."""
         with self._lock:
             self._spans.append(reading)
             self._waiting += reading.count
@@ -92,7 +91,7 @@ class Reads:
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions) to the front of the queue, because a worker waits for it.
 
-        Returns True if the calling thread now counts as a reader and must call `work_here`.
+        Return True if the calling thread now counts as a reader and must call `work_here`.
         """
         with self._lock:
             reading.asked = True
@@ -110,7 +109,7 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread, which counts as a reader, until all records of a span are begun."""
+        """Read in the calling thread, which counts as a reader, until no record of a span is left to begin."""
         reads = True
         try:
             while reading.begun < reading.count:
@@ -123,7 +122,7 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read. It then counts as a reader until it calls `leave`."""
+        """Return True if the calling thread may read, because there is room for one more reader. It counts until `leave`."""
         with self._lock:
             if self._at_work >= self._readers or self.closed:
                 return False
@@ -131,7 +130,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader. Others begin to read what waits."""
+        """Stop counting the calling thread as a reader. Start other readers if spans wait."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -139,7 +138,7 @@ class Reads:
             self._begin(more)
 
     def _readers_wanted(self) -> int:
-        """Return the number of further readers that have something to read, and count them as working."""
+        """Return how many further readers have something to read, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -152,14 +151,14 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return the number of records that a reader may begin now."""
+        """Return how many records a reader may begin to read now."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return two numbers of records: those that may be begun now with no worker waiting, and the limit of these.
+        """Return two numbers of records, for reading without a waiting worker: how many may begin now, and the limit.
 
         The limit is the largest number that may be begun or read ahead at a time.
         """
@@ -174,7 +173,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read for a reader; None if there is nothing to read.
+        """Return the next read call for a reader; None if there is nothing to read.
 
         After None, the reader no longer counts as working.
         """
@@ -193,10 +192,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Begin at most `most` records of the first span (consecutive positions), and return them as a piece.
-
-        `reading` is that span.
-        """
+        """Cut a piece of at most `most` records from the first span of the queue, `reading`, and return it."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -220,7 +216,7 @@ class Reads:
         return first.pace.piece(first.count, left, self._waiting, room)
 
     def done(self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
-        """Store the records of a finished call, and note its time.
+        """Store the records of a finished call, and record its time.
 
         Args:
             call: the call.
@@ -249,8 +245,8 @@ class Reads:
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
         """Make a call in this thread.
 
-        Store its records. Exceptions of the type `ignored` are dropped: the worker reads these
-        records again and meets them.
+        Store its records. Exceptions of the type `ignored` are dropped, because the worker will
+        read these records again and get the same exception.
         """
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None
@@ -275,7 +271,6 @@ class Reads:
             self._begin(more)
 
     def oldest(self) -> OngoingRead | None:
-        """Return the read on a thread that has been running for the longest time; None if there is none."""
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
@@ -288,11 +283,11 @@ class Reads:
 
 
 class ReadAhead:
-    """Reads the records of a pipeline ahead, for one worker or executor. Starts with the first span.
+    """Reads the records of a pipeline ahead, for one worker or executor. It begins when the first span is requested.
 
     At most `num_threads` reads run at a time, or `prefetch_buffer_size` reads if the source is
-    asynchronous. Of records that no worker waits for, at most `prefetch_buffer_size`, with
-    `prefetch_buffer_bytes` bytes, are read or being read.
+    asynchronous. If no worker waits for them, at most `prefetch_buffer_size` records, of at most
+    `prefetch_buffer_bytes` bytes, are read in advance.
 
     A span is a range of consecutive positions.
 
@@ -328,8 +323,8 @@ class ReadAhead:
     def begin(self, task: Any) -> RecordsAhead | None:
         """Begin to read the records of a task on a span (consecutive positions).
 
-        Return a function that waits for them and returns them. None if the source is not read
-        ahead, the task is about rows, or its sampler fails.
+        Return a function that waits for the records and returns them. Return None if the source is not
+        read ahead, the task is about rows, or the sampler fails.
         """
         if not isinstance(task, SpanTask) or (pace := self._paces.get(number := task.leaf)) is None:
             return None
@@ -348,10 +343,9 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads a span of `count` records of a leaf, when it needs them.
+        """Return True if the worker itself reads `count` consecutive records, when it needs them.
 
-        A span is a range of consecutive positions. `leaf` is the number of a source with its
-        sampler.
+        `leaf` is the number of their leaf (a source with its sampler).
         """
         if leaf not in self._paces:
             return True
@@ -363,7 +357,6 @@ class ReadAhead:
         return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
 
     def oldest(self) -> OngoingRead | None:
-        """Return the read on a thread that has been running for the longest time; None if there is none."""
         return self._on_threads.oldest()
 
     def _begin_threads(self, count: int) -> None:

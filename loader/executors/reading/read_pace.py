@@ -1,13 +1,13 @@
-"""Decide from measured reads where the records of a source are read, and how many at once.
+"""Decide, from measured reads, on which thread the records of a source are read, and how many at once.
 
 In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
 itself; the length of a piece.
 
-A thread that reads ahead helps in two cases: reads that wait (for a disk or a network), and reads
-that compute for long without the GIL. It hurts if records cost next to nothing: to hand them over,
-and two threads that take turns on one GIL, take longer than the reads. No property of the source
-tells these cases apart, so they are measured. Only a read in the thread that needs the records
-shows whether a source waits: on other threads, waiting for the GIL looks the same.
+Reading ahead on another thread helps if reads wait (for a disk or a network), or compute for long without
+the GIL. It is slower if reads are very quick, because records must be handed over, and two threads take
+turns on one GIL. No property of the source tells these cases apart, so they are measured. Only reads in
+the thread that needs the records show whether a source waits; on other threads, waiting for the GIL looks
+the same.
 """
 
 from __future__ import annotations
@@ -61,19 +61,20 @@ NEWEST = 1 / 4
 
 
 class ReadPace:
-    """Mean time, processor time and bytes of a record of one source.
+    """Means for one record of a source: time, processor time and bytes.
 
     Threads may share it; at worst a measurement is lost.
 
     Args:
-        calls: for a source that reads many keys in one call, the number of concurrent calls that
-            help: a span is divided equally among them; 1: each span is one call. None: the source
-            reads records one by one.
+        calls: for a source that reads many keys in one call, the useful number of concurrent calls, among
+            which a span is divided equally; 1: each span is one call. None: the source reads records
+            one by one.
         joins: True if a call may read records of several spans.
 
     Attributes:
-        joins: the argument.
-        is_quick: True if the last reads in the thread that needed the records did not wait.
+        joins: True if a call may read records of several spans.
+        is_quick: True if reads in the thread that needs the records do not wait. One short wait after reads
+            that did not wait changes nothing.
         nbytes: mean bytes of a record; None before the first is measured.
     """
 
@@ -93,7 +94,7 @@ class ReadPace:
     def in_place(self, count: int) -> int:
         """Return how many of the next `count` records the thread that needs them should read itself.
 
-        That is all or none of them, or, for a trial, one piece.
+        All of them if the source is quick, else none; sometimes one piece, as a trial.
         """
         if self.is_in_place(count):
             return count
@@ -121,15 +122,18 @@ class ReadPace:
 
     @property
     def is_surely_quick(self) -> bool:
-        """Return True if the last two reads did not wait, so that the next one's processor time need not be measured."""
+        """Return True if the source is quick and the last read did not wait.
+
+        The caller then does not measure the processor time of the next read.
+        """
         return self.is_quick and not self._waited
 
     def note_in_place(self, count: int, seconds: float, processor: float | None) -> None:
         """Record the time of a read of `count` records in the thread that needed them.
 
         If `processor` (seconds) is None, the processor time per record is taken to be that of
-        earlier reads. So a read that suddenly takes long counts as a wait. The next read is then
-        measured, and shows if it computed instead.
+        earlier reads. Then a read that suddenly takes long counts as a wait. The processor time of the
+        next read is measured, and shows whether it waits or computes.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)
@@ -158,24 +162,21 @@ class ReadPace:
     def is_called_here(self) -> bool:
         """Return True if the thread that needs records should make the read call itself.
 
-        That is so if only one call at a time helps, and the records are used so quickly that a
-        hand-over would take longer.
+        That is so if only one call at a time helps, and the records are used so quickly that handing them
+        over would take longer.
         """
         if not self.joins or self._calls != 1:
             return False
         return self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
 
     def note_asked(self) -> None:
-        """Note that a span (consecutive records) is needed now. The last span was used from its hand-over until now."""
+        """Record that the next span (consecutive records) is needed now, so that the use of the last one has ended."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
 
     def note_given(self, count: int) -> None:
-        """Note that a span of `count` records was handed to the thread that needed it.
-
-        A span is a range of consecutive positions.
-        """
+        """Record that a span (consecutive positions) of `count` records was handed to the thread that needed it."""
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
@@ -184,18 +185,18 @@ class ReadPace:
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
-        """Return the length of the next piece.
+        """Return the length of the next piece, i.e. how many records to read in one go.
 
         If records are read one by one, a piece takes about 1 ms; the first piece has one record.
-        Otherwise it is a share of the span (consecutive positions), or more if other spans also
-        wait. If a call may join spans, the piece may continue past the end of the span, as far as
-        there is room and the call takes at most 10 ms.
+        If many keys are read in one call, a piece is a share of the span (consecutive positions), or more
+        if other spans also wait. If a call may read several spans, the piece may continue in the next span,
+        as far as there is room and the call takes at most 10 ms.
 
         Args:
-            count: records of the span in which the piece begins.
-            left: records of this span that are not begun.
-            waiting: records of all spans that are not begun.
-            room: records that may be begun. Only a share of a span may exceed it.
+            count: number of records of the span in which the piece begins.
+            left: number of records of this span whose reading has not begun.
+            waiting: number of records of all spans whose reading has not begun.
+            room: number of records whose reading may begin. Only a share of a span may exceed it.
         """
         if self._calls is None:
             quick = 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
@@ -209,15 +210,18 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        If calls join spans (ranges of consecutive positions), there must be room for half of a
-        call's share, so that calls do not become short. `room` is the number of records that may be
-        begun now, of `capacity` in all.
+        If a call may read several spans (ranges of consecutive positions), there must be room for half of
+        a call's share of records, so that calls do not become short.
+
+        Args:
+            room: number of records whose reading may begin now.
+            capacity: the largest value of `room`.
         """
         return room > 0 and (not self.joins or 2 * room * (self._calls or 1) >= capacity)
 
 
 def pace_of(facts: SourceFacts, calls: int) -> ReadPace:
-    """Return the pace for a source with at most `calls` concurrent calls, from the facts about it."""
+    """Return a `ReadPace` for a source, from the facts about it; at most `calls` calls run at a time."""
     if facts.reads_singly:
         return ReadPace(None)
     return ReadPace(1) if facts.reads_ahead is True else ReadPace(calls, joins=True)

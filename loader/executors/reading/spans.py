@@ -26,7 +26,7 @@ Keys = NDArray[np.int64]
 
 
 class ReadQueue(Protocol):
-    """Interface of a queue of spans (ranges of consecutive positions) with its readers.
+    """Interface of the queue of spans (ranges of consecutive positions) that readers read.
 
     Attributes:
         closed: True once no more records are read.
@@ -44,10 +44,10 @@ class ReadQueue(Protocol):
         """
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread until all records of a span are begun."""
+        """Read in the calling thread until no record of a span is left to begin."""
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read. It then counts as a reader until it calls `leave`."""
+        """Return True if the calling thread may read, because there is room for one more reader. It counts until `leave`."""
 
     def leave(self) -> None:
         """Stop counting the calling thread as a reader."""
@@ -122,18 +122,16 @@ class Reading:
             self._arrived.release()
 
     def give_up(self) -> None:
-        """Wake the waiting worker, because reading ahead is closed."""
+        """Wake the worker that waits for the records, because no more records are read. It then raises RuntimeError."""
         if self._arrived.locked():
             self._arrived.release()
 
 
 class InPlace(NamedTuple):
-    """A span whose first records the worker reads itself, while readers read the rest ahead.
+    """A span (consecutive positions) whose first records the worker reads itself; readers read the rest ahead.
 
-    The worker counts as a reader meanwhile. If there is the largest number of readers already,
-    these read the first records, too.
-
-    A span is a range of consecutive positions.
+    The worker counts as a reader meanwhile. If the largest number of readers are busy already, they read
+    the first records, too.
 
     Attributes:
         reads: queue of the readers.
@@ -153,8 +151,6 @@ class InPlace(NamedTuple):
         """Return the records of the span; None if they could not be read, so that the worker reads them again.
 
         Called once.
-
-        A span is a range of consecutive positions.
         """
         if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
             return self._read_here(self.keys)
@@ -162,9 +158,9 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records in steps. Yield, for each step, its number of records and the records.
+        """Read the first records in steps; yield, for each step, its number of records and the records.
 
-        If a read has to wait for a disk or network, the readers read the remaining records.
+        If a read has waited for a disk or network, the readers read the remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):
@@ -179,9 +175,7 @@ class InPlace(NamedTuple):
         return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
 
     def _read_here(self, keys: Keys) -> ReadRecords | None:
-        """Read records in the calling thread, which counts as a reader.
-
-        Return None if the source raises an exception.
+        """Read records in the calling thread, which counts as a reader. Return None if the source raises an exception.
 
         The processor time is measured only if a decision may depend on it, because measuring takes
         longer than a record in memory.
@@ -200,7 +194,10 @@ class InPlace(NamedTuple):
 
 
 def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
-    """Join consecutive parts into one. Each part is a length and its records, or None if it could not be read."""
+    """Join the results of consecutive reads into one.
+
+    Each is a number of records, and the records, or None if they could not be read.
+    """
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
         if read is None:
@@ -212,12 +209,10 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
 
 
 class Piece(NamedTuple):
-    """Range `[start, stop)` of a span's records, which one call reads.
-
-    A span is a range of consecutive positions.
+    """Range `[start, stop)` of the records of a span (consecutive positions), which one call reads.
 
     Attributes:
-        reading: the span that it is a piece of.
+        reading: the span.
         start: first record, counted from the beginning of the span.
         stop: end of the records, exclusive.
         nbytes: estimated bytes of the records.
@@ -238,7 +233,7 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """A read in one call: pieces of one or several spans (ranges of consecutive positions) of a source.
+    """One read call of a source, for pieces of one or several spans (ranges of consecutive positions).
 
     Args:
         pieces: the pieces. They have the same function `read` and the same pace.
@@ -252,7 +247,7 @@ class ReadCall:
         self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Yield each piece with its records out of those that the call returned; with None if the call failed."""
+        """Divide the records that the call returned: yield each piece with its records, or with None if the call failed."""
         start = 0
         for piece in self._pieces:
             whole = records is None or piece.length == self.count

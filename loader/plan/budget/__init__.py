@@ -1,1 +1,1 @@
-"""Batches by budget as the records of a leaf: their order on any number of shards, and their making from records."""
+"""Batches that are planned from lengths (`BudgetBatch`): their order on any number of shards, and a source that makes them."""

@@ -1,4 +1,4 @@
-"""The parts of which keys of planned batches consist, and the place where a run of planned batches begins."""
+"""Keys of planned batches, split into their fields; and the place where a run of planned batches begins."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ Ints = NDArray[np.int64]
 
 
 class BatchKey(NamedTuple):
-    """The parts of batch keys, each an array `int64[n]`.
+    """Planned batches: their keys, split into four fields, each an array `int64[n]`.
+
+    A window is the batches that are planned together.
 
     Attributes:
         window: number of the batch's window, counted over all epochs.
-        start: the batch's first slot among the records of the window.
+        start: index, among the records of the window, of the batch's first record.
         records: number of records in the batch.
         shape: number of the batch's shape; 0 is the shortest.
     """
@@ -27,10 +29,10 @@ class BatchKey(NamedTuple):
 
 
 class RunStart(NamedTuple):
-    """The place where a run begins.
+    """The place where a run of planned batches begins.
 
     Attributes:
-        window: first window that is planned for this run.
+        window: first window (batches that are planned together) that is planned for this run.
         position: first position of this run.
         begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run
             left over.

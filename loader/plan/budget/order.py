@@ -1,9 +1,9 @@
 """The order of batches that are planned from lengths, as a sampler: position → batch. Pure arithmetic.
 
-In: positions of a run on some number of shards. Out: keys. A key describes a whole batch: the places of its
+In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the places of its
 records and its shape. All shards have the same number of batches, and at each step batches of the same shape.
 
-The batches of an epoch are divided into windows, which follow one another, epoch after epoch. The number of
+A window is the batches that are planned together. Windows follow one another, epoch after epoch. The number of
 steps of a window depends on the number of shards. So a run that continues with another number of shards first
 gets the rest of the current window, batch by batch: the batches of each shape are divided among the new shards,
 and empty batches fill up the last step. The next window is planned for the new shards.
@@ -59,7 +59,8 @@ class BudgetOrder(VectorSampler):
         identity: plain values that identify the order.
         seed: seed of random operations after the batches.
         shard_options: shard of this run.
-        layers: history of the current window; empty if this run began at the beginning.
+        layers: how earlier runs read the current window: a pair (its number, its first position), then for each run
+            the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
     """
 
@@ -97,7 +98,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """Number of steps before each window of an epoch, and of the whole epoch."""
+        """Number of steps of an epoch before each of its windows; the last entry is the number of all its steps."""
         return self.windows.steps_on(self._shards).before
 
     @property
@@ -133,14 +134,18 @@ class BudgetOrder(VectorSampler):
         return {**self.identity, **({} if self.epoch is None else {"epoch": self.epoch})}
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
-        """Return the same order for a run that begins at the beginning, on another shard."""
+        """Return the same order on another shard, for a run that continues no earlier run."""
         return dataclasses.replace(self, shard_options=shard_options, layers=())
 
     def after(self, layers: Any, shard_options: ShardOptions) -> BudgetOrder:
-        """Return the order of a run on this shard that continues earlier runs. `layers` is the history of these runs.
+        """Return the order of a run on this shard that continues earlier runs.
+
+        Args:
+            layers: how the earlier runs read the current window, as in the attribute `layers`.
+            shard_options: shard of the run.
 
         Raises:
-            CheckpointError: no such history is possible.
+            CheckpointError: `layers` is damaged.
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
@@ -184,7 +189,7 @@ class BudgetOrder(VectorSampler):
 
         Raises:
             ValueError: `layers` is not a possible history.
-            CheckpointError: it has shards that stopped too far apart.
+            CheckpointError: shards of an earlier run stopped too far apart.
         """
         begun = np.empty((0, self._shards), np.int64)
         if not self.layers:
@@ -198,7 +203,7 @@ class BudgetOrder(VectorSampler):
         return former.left(runs[-1], self._shards)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """Return where a run on `shards` shards begins, if the shards of this run stopped at the steps `reached`.
+        """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
 
         Raises:
             CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart, or after
@@ -253,7 +258,9 @@ class BudgetOrder(VectorSampler):
         return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """Return the history of the next run, in its shortest form, if the shards of this run stopped at the steps `reached`.
+        """Return `layers` for the next run, after the shards of this run stopped at the steps `reached`.
+
+        Windows that all shards have read are left out.
 
         Raises:
             CheckpointError: a step is after the end.
@@ -277,7 +284,7 @@ class BudgetOrder(VectorSampler):
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window of a step. The step must be after the batches that an earlier run left over."""
+        """Return the number of the window that contains a step, which must be after the batches left over by an earlier run."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
@@ -303,7 +310,7 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of the batches that `shard` gets at steps after those that an earlier run left over.
+        """Return the keys of a shard's batches at some steps, which must be after the batches left over by an earlier run.
 
         `shard` is a number or an array that is broadcast against the steps.
         """
@@ -319,7 +326,7 @@ class BudgetOrder(VectorSampler):
         return self._key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Return the places of shuffled steps within their windows, `int64[n]`.
+        """Shuffle steps within their windows, and return their new places `int64[n]` there.
 
         Args:
             places: place of each step in its window, before the shuffle.
@@ -372,7 +379,7 @@ class BudgetOrder(VectorSampler):
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
 
-        This holds for a run that began at the beginning, not for one that continues another run.
+        The result is only right for a run that continues no earlier run.
         """
         found = np.flatnonzero(self.windows.places == place)
         if not len(found):

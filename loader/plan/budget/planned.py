@@ -1,4 +1,4 @@
-"""Find out if batches can be planned from lengths, and make their source and order.
+"""Decide whether batches can be planned from lengths; if so, make their source and order.
 
 In: a source, an order, operations. Out: a source of batches, their order, and the operations after
 a `BudgetBatch`; None if lengths are unknown.
@@ -88,7 +88,7 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
 
 
 def refuse_balance(balance: Any) -> None:
-    """Refuse a balance together with planned batches: shards already have batches of one shape at each step.
+    """Check that there is no balance beside planned batches, which already give shards equal shapes at each step.
 
     Raises:
         ValueError: `balance` is neither None nor False.
@@ -107,9 +107,9 @@ def batches_of(
 
     Args:
         records: the records, by place.
-        operation: says how they are batched.
+        operation: the `BudgetBatch`, which decides how they are batched.
         lengths: length of the record at each place.
-        epochs: number of epochs; None for any number.
+        epochs: number of epochs; None for an endless order.
         seed: seed of random operations, and of the order if the operation has no seed; None if
             there is none.
         below: plain values that identify the order of the records.

@@ -1,4 +1,4 @@
-"""A source whose records are batches that were planned from lengths. The batches are made of another source's records.
+"""A source whose records are planned batches. It makes each batch of the records of another source.
 
 In: keys of batches. Out: batches. All of their records are read in one call.
 """
@@ -24,12 +24,12 @@ Ints = NDArray[np.int64]
 
 
 class BudgetSource:
-    """Source of batches by key.
+    """Source that returns planned batches by their keys.
 
     Args:
         input: records of the batches.
-        operation: says how they are batched.
-        order: order of any shard. It tells which records are in the batch of a key.
+        operation: the `BudgetBatch`, which makes a batch of records.
+        order: order of any shard, which splits a key into the records of its batch.
         lengths: lengths of the records, by place, from which batches were planned.
     """
 
@@ -57,7 +57,7 @@ class BudgetSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The identity of the records. The identity of the batches is that of the order."""
+        """The fingerprint of the records. The batches are identified by the fingerprint of their order."""
         return self._input.fingerprint
 
     def _records_each(self) -> int:
@@ -107,7 +107,7 @@ class BudgetSource:
         return first_few(self.records_of(np.array([key], dtype=np.int64)).tolist()) or "none"
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the records of a batch, each with its row."""
+        """Return the records of a batch, each with its row in the batch."""
         epoch, places, _ = self._order.places(key)
         rows = enumerate(places.tolist())
         return [used._replace(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]

@@ -1,1 +1,1 @@
-"""Rows of packed documents as the records of a leaf: their order on shards, and their making."""
+"""Packed rows that are planned from the lengths of documents: their order on shards, and a source that makes them."""

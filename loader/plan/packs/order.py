@@ -25,14 +25,14 @@ ROWS_SEED = 1 << 63
 
 @dataclass(frozen=True, eq=False)
 class PackedOrder(VectorSampler):
-    """Sampler that gives all rows, one after the other.
+    """Sampler that gives all planned rows of packed documents, one after the other.
 
     Attributes:
         source: source of the rows.
         documents: order of the documents of all shards.
         balance: balance with the costs of rows.
-        identity: plain values that identify the order of all epochs, and the number of the epoch if
-            it is of one.
+        identity: plain values that identify the order; for an order of one epoch, with the number of
+            that epoch.
         shard_options: shard of the run.
     """
 
@@ -55,7 +55,7 @@ class PackedOrder(VectorSampler):
 
     @property
     def epoch_length(self) -> int:
-        """Number of rows of all epochs; they count as one epoch because a row may have documents of two."""
+        """Number of rows of all epochs. They count as one epoch, because a row may have documents of two epochs."""
         return len(self.source)
 
     @property
@@ -84,7 +84,7 @@ class PackedOrder(VectorSampler):
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of the first row with this record as a document of this epoch; None if no row has it."""
+        """Return the position of the first row that contains a record as read in an epoch; None if no row does."""
         length = self.documents.epoch_length
         positions = np.arange(epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64)
         rows = (

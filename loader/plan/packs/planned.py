@@ -1,4 +1,4 @@
-"""Find out if the rows of a `Pack` are to be balanced, and make their source and order from the lengths of documents.
+"""Decide whether the rows of a `Pack` are balanced; if so, plan them from lengths: make their source and order.
 
 In: a source, an order, operations. Out: a source of rows, their order, and the operations after the
 `Pack`; None if there is no balance.
@@ -32,7 +32,7 @@ _INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """Return the source and order of packed rows, and the operations after the `Pack`; None without balance or `Pack`.
+    """Return the source and order of packed rows, and the operations after the `Pack`; None if no `Pack` is balanced.
 
     Raises:
         LengthsError: the documents are not single records with one length each.
@@ -59,7 +59,7 @@ def planned_packs(
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
     """Return a leaf (a source with its sampler) of packed rows for one epoch.
 
-    Packing begins anew with this epoch.
+    Its first row begins with the first document of the epoch.
     """
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
     documents = one_epoch_of(order.documents, epoch)

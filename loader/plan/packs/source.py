@@ -26,11 +26,11 @@ Ints = NDArray[np.int64]
 
 
 class PackedSource:
-    """Source of rows by number.
+    """Source that returns planned rows of packed documents by their numbers.
 
     Args:
         records: documents, by their position in the order of all epochs.
-        operation: says how they are packed.
+        operation: the `Pack`, which makes a row of documents.
         plan: plan of the rows, from the lengths of the documents at all positions.
     """
 
@@ -58,7 +58,7 @@ class PackedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The identity of the records. The identity of the rows is that of the order."""
+        """The fingerprint of the records. The rows are identified by the fingerprint of their order."""
         return self.records.fingerprint
 
     def _records_each(self) -> int:
@@ -79,7 +79,7 @@ class PackedSource:
         return self.operation.planned([documents[number] for number in which.tolist()], named)
 
     def positions_in(self, row: int) -> Ints:
-        """Return the positions of the documents in a row, each once."""
+        """Return the positions of the documents in a row, each document once."""
         return np.array(list(dict.fromkeys(self.plan.row(row).documents.tolist())), np.int64)
 
     def records_of(self, keys: Ints) -> Any:
@@ -94,7 +94,7 @@ class PackedSource:
         return first_few(list(map(describe, self.records.keys(self.positions_in(key)).tolist())))
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the records in a row, each with its segment and range of tokens."""
+        """Return the records in a row, each with the number of its segment and its range of tokens."""
         pieces = self.plan.row(key)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [

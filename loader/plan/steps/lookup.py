@@ -31,7 +31,7 @@ class Place(NamedTuple):
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
     """Return the number of elements of a stream.
 
-    After a run on other shards, it is the number that this run left.
+    After a run on other shards, only the elements that this run left are counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -39,8 +39,8 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         skipped: steps that are skipped.
 
     Raises:
-        TypeError: the stream is endless, or how many elements there are depends on an operation or
-            on failing records.
+        TypeError: the stream is endless, or the number of elements depends on an operation or on
+            failing records.
     """
     if pipeline.endless:
         raise TypeError("this stream never ends, so it has no len(). Pass num_epochs= to the sampler, or to repeat().")
@@ -97,7 +97,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream, of the last record that was begun.
+    """Return the epoch of each part of a mix, or of each joined stream: that of its last record before a cursor.
 
     `cursor` is the place in the stream. At the beginning, the result is that of the first record.
 
@@ -112,7 +112,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the number of records of each part of a mix, or of each joined stream, before a cursor, in all shards.
+    """Return how many records of each part of a mix, or of each joined stream, come before a cursor, over all shards.
 
     A cursor is a place in the stream.
 
@@ -178,7 +178,7 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
     """Return the step and row of a record in planned batches.
 
     Args:
-        leaf: the source of planned batches with its order.
+        leaf: the source of planned batches, with its order.
         stage: the operations after the batches.
         record_key: key of the record.
         epoch: number of the epoch, from 0.
@@ -205,7 +205,7 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
-    """Return the leaf and the stage of a pipeline whose steps are known without reading.
+    """Return the only leaf and the only stage of a pipeline, after checking that its steps are known without reading.
 
     `name` is the name of the caller, for the error message.
 

@@ -47,7 +47,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the ranges of everything that is in any of the given ranges."""
+    """Join ranges: sort them, and merge those that touch or overlap."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -92,8 +92,8 @@ def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
 class SkippedSteps:
     """The steps that a run skips.
 
-    A skipped step is absorbed if it has no positions any more: they left the order when the number
-    of shards changed.
+    A skipped step is absorbed if it has no positions any more, because they were removed from the order
+    when the number of shards changed.
 
     Attributes:
         steps: ranges of all skipped steps, absorbed or not.

@@ -1,4 +1,1 @@
-"""The operations of a stage, connected as steps, and the inputs that are pushed into them.
-
-A stage is a group of operations that run together in one task.
-"""
+"""The operations of a stage (operations that run in one task), connected so that each passes results to the next."""

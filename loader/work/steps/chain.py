@@ -1,7 +1,8 @@
-"""The operations of one stage, connected to each other, and the ways to push elements into them.
+"""A chain: the operations of one stage (run in one task), connected so that each passes its results to the next.
 
 In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block, i.e. the rows
-that come out, with their origins. A chain is used by one thread. After a task fails, the chain is thrown away.
+that come out, with their origins. To push an element means to call the first operation with it. One
+thread uses a chain. After a task fails, the chain is thrown away.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
 
 
 class StepChain:
-    """The connected operations of one stage. `run_span`, `run_unit` and `run_group` push the inputs of a task.
+    """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
 
-    Inputs are pushed one by one, each with its position, or all in one call ("in bulk") where no operation needs
-    positions. Nothing is pushed in bulk if there is a `clock`, which times operations or notes their random draws, or
-    if `seeds_globals` is True, which seeds the global random generators for each element.
+    Inputs are passed to the first operation one by one, each with its position; or, if no operation needs
+    positions, all in one call ("in bulk"). They are never passed in bulk if there is a `clock`, which times
+    operations or detects their random draws, or if `seeds_globals` is True, which seeds the global random generators
+    for each element.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task left inside the chain, whose steps refer to each other in cycles."""
+        """Release the elements that a failed task left inside the chain: reference cycles between steps would keep them."""
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
@@ -94,18 +96,35 @@ class StepChain:
         return self._take_all is not None and one_place and not self._stage.reads_position
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on, expect batches of `batch_size` records as inputs, in place of the first operation's output."""
+        """From now on, take whole batches of `batch_size` records as inputs, so that the first operation is left out."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Push `inputs`, records of a span (consecutive positions). The block ends with `read_failure`, if not None."""
+        """Process the records of a span (consecutive positions), and return the block: the rows, or the rows before a failure.
+
+        Args:
+            span: task of the span.
+            inputs: its records.
+            read_failure: exception that ended the reading; it becomes the failure of the block. None if all
+                records were read.
+        """
         return self._run(self.inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
     ) -> Block | None:
-        """Push `inputs`, records of one element; append it to `made`. Return None, or a block with the failure."""
+        """Process the records of one element, and append the element to `made`.
+
+        Args:
+            span: task of these records.
+            inputs: the records.
+            read_failure: exception that ended the reading, or None.
+            made: list to which the element is appended.
+
+        Returns:
+            None, or a block with the failure.
+        """
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
             made += self._elements
@@ -114,7 +133,7 @@ class StepChain:
         return failed
 
     def push_next(self, inputs: Inputs, made: list[Element]) -> Block | None:
-        """Push the next of `inputs`, and append its element to `made`. Return None, or a block with the failure."""
+        """Process the next one of `inputs`, and append its element to `made`. Return None, or a block with the failure."""
         self._inputs, self._context.most = inputs, self._positions_per_input
         try:
             self._steps[inputs.place](next(inputs.elements))
@@ -128,7 +147,7 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """Return True if each input makes one element, and its position, tag and time are not needed."""
+        """Return True if each input makes one element, and nothing needs its position, tag (origin) or time."""
         return self._inputs_per_unit == 1 and not self._tracks and self._clock is None
 
     def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any] | ColumnBatches) -> Inputs:
@@ -163,11 +182,11 @@ class StepChain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number of the record) of input number `number`; -1 if other stages made it of rows of a join."""
+        """Return the tag (number that names the record) of an input; -1 if it was made of rows of a join by other stages."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the global position of each row of a task, from its tag; for rows of a join, its number over all shards."""
+        """Return the global position of each row of a task; for rows of a join, their number counted over all shards."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
@@ -183,7 +202,7 @@ class StepChain:
         """Return a step that calls `step`, and skips an element for which it raises an exception.
 
         A step is a function that processes one element. The rows made of a skipped element are removed,
-        and the exception is recorded; or it is raised, if `on_error` says that it ends the stream.
+        and the exception is recorded. The exception is raised if `on_error` does not skip it.
         """
 
         def guarded(element: Element) -> None:
@@ -209,7 +228,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._block()
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Push inputs through all operations. Return None, or a block with the failure (`read_failure` if given)."""
+        """Process inputs with all operations. Return None, or a block with the failure (`read_failure`, if there is one)."""
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -236,7 +255,7 @@ class StepChain:
         return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
 
     def place_now(self) -> str:
-        """Describe the place of the input that is being pushed; "" if there is none. Other threads may call this."""
+        """Describe the place of the input that is being processed; "" if there is none. Other threads may call this."""
         inputs = self._inputs
         if inputs is None:
             return ""
@@ -246,12 +265,16 @@ class StepChain:
         return place(*self._pipeline.place_of(tag))
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch. Raise the error of the first that cannot be."""
+        """Check the elements that wait to be copied into a batch. Raise the error of the first one that does not fit."""
         for look in self._context.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
-        """Return the error of an earlier element that waits to be copied into a batch and cannot be; else return `error`."""
+        """Return the first error in the order of elements.
+
+        That is the error of an earlier element, which waits to be copied into a batch and does not fit; if there
+        is none, `error`.
+        """
         fault, self._context.fault = self._context.fault, None
         try:
             self._look_at_waiting()
@@ -263,7 +286,7 @@ class StepChain:
         return error
 
     def _push_each(self, inputs: Inputs) -> None:
-        """Push inputs one by one, and set the position, row and seed of each if an operation or a tag needs them."""
+        """Process inputs one by one. Set the position, row and seed of each, if an operation or a tag needs them."""
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:
             for element in inputs.elements:
@@ -282,7 +305,7 @@ class StepChain:
             push(element)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Push all inputs in one call, into the memory of batches or into the block's rows.
+        """Process all inputs in one call; put the results into the memory of batches, or into the rows of the block.
 
         An operation's error is raised. A block has the rows that one task returned.
         """
@@ -311,7 +334,7 @@ class StepChain:
             self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if the group is stacked columns, and the first operation, a plain batch, takes all of its rows."""
+        """Return True if the group's rows are stacked columns, and a plain batch, the first operation, takes all of them."""
         batch, first = self._stage.operations[0], parts[0][0].elements
         return (
             batch.only_stacks
@@ -321,10 +344,10 @@ class StepChain:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the numbers of two inputs: the first one of the failing batch, and the one at fault.
+        """Return the numbers of two inputs: the first input of the failing batch, and the input that does not fit.
 
-        The batch may be an earlier one, as its elements wait to be copied together. Without a batch, both are the
-        same.
+        The failing batch may be an earlier one than that of the present input, because elements wait to be copied
+        together. Without a batch, both numbers are the same.
         """
         index, fault, window = inputs.last, self._context.fault, self._stage.window
         if fault is None:
@@ -340,7 +363,7 @@ class StepChain:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
     def _keys_at_fault(self) -> list[Any]:
-        """Return the keys of the records that fail together; [] for rows of a join, whose keys are unknown."""
+        """Return the keys of the records that fail together (a batch, or a single record); [] for rows of a join."""
         inputs, fault = self._inputs, self._context.fault
         if inputs is None or (self._below_join and not self._stage.on_join):
             return []
@@ -390,10 +413,11 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block with the failure `error`, and the rows made before it, also those of the failing `unit`.
+        """Return a block with a failure, and the rows made before it, also those of the failing inputs.
 
-        A unit is the group of inputs that make one output. A block has the rows that one task
-        returned.
+        Args:
+            error: the failure.
+            unit: number of the failing unit (the inputs of one output) in the task.
         """
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit

@@ -22,11 +22,10 @@ Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
 
 
 class FusedMapFilter:
-    """Records that go through fused maps and filters one by one.
+    """Records that go through several maps and filters, one by one.
 
-    To know afterwards which record an operation was given last, each operation has a counter: a
-    `compress` that drops nothing counts the records that come to it. `lefts` says how many inputs
-    were left when each record came out of the filter before.
+    To find the operation and record of a failure, iterators of C count how many records each operation got,
+    and how many inputs were left when each record passed a filter.
 
     Args:
         operations: the maps and filters, in order.
@@ -48,7 +47,7 @@ class FusedMapFilter:
 
     @property
     def ended(self) -> bool:
-        """Return True if all records went through."""
+        """Return True if all records were processed."""
         return bool(self._ended)
 
     def _go_through(self, function: Callable[[Element], Any], filters: bool) -> None:
@@ -70,7 +69,7 @@ class FusedMapFilter:
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed: the last one that the last record came to."""
+        """Return the index of the operation that failed: the last operation that the last record reached."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -79,11 +78,7 @@ class FusedMapFilter:
 
 
 def _noted(ended: list[bool]) -> Iterator[Any]:
-    """Yield nothing, but note that the end of the inputs was reached.
-
-    This is a function and not a method, because a method would put the object into a reference
-    cycle.
-    """
+    """Yield nothing; append True to `ended` when the end of the inputs is reached."""
     ended.append(True)
     yield from ()
 

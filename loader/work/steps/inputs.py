@@ -1,7 +1,6 @@
-"""A class for the elements that are pushed through a stage (operations that run in one task).
+"""The inputs of a stage (operations that run in one task), with the positions and tags of their records.
 
-It also has functions for the positions and tags (numbers of records) of the records from which the
-elements were made.
+A tag is a number that names a record.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Inputs:
-    """Elements to push into a stage, with functions for the positions and tags (numbers of records) of their records.
+    """Inputs of a stage, with functions for the positions and tags (numbers that name records) of their records.
 
-    A stage is a group of operations that run together in one task.
+    A stage is the operations that run together in one task.
 
     Attributes:
-        elements: the elements. Its length hint is the number of elements left.
-        count: number of elements.
-        made_of: number of positions or rows that the elements were made of.
-        positions: function that returns the global position of each element's first record, or of
+        elements: iterator of the inputs. Its length hint is the number of inputs left.
+        count: number of inputs.
+        made_of: number of positions or rows that the inputs were made of.
+        positions: function that returns the global position of each input's first record, or of
             each row. It is called only if they are needed.
         tags: function that returns the tags of the same records. It is called only if they are
             needed, for example after a failure.
-        rows: for each element, its number among the rows of its position.
-        place: number, in the stage, of the operation that the elements are pushed into.
+        rows: for each input, its number among the rows of its position.
+        place: index, in the stage, of the operation that gets the inputs.
     """
 
     elements: Iterator[Any]

@@ -1,4 +1,4 @@
-"""Steps for which the global random generators, and those that operations hold, are seeded."""
+"""Seed the random generators before an operation processes an element."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Wrap the step of operation `number`, so that the generators are seeded before each element.
+    """Wrap the step of operation `number`, so that random generators are seeded before each element.
 
-    These are the global ones, and those in `held`, which the operation holds. The seed, position
-    and row come from `context`.
+    They are the global ones, and `held`, generators that are attributes of the operation. The seed,
+    position and row come from `context`.
     """
 
     def seeded_step(element: Element) -> None:

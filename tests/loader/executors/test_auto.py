@@ -15,7 +15,7 @@ from test_pool import _jobs, _pool
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import make
 from headrace.loader.executors.auto import executor as auto
-from headrace.loader.executors.auto.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Setting, Stretch, Tuner
+from headrace.loader.executors.auto.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Measurement, Setting, Tuner
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.protocol import Tuning
 from headrace.loader.executors.thread_pool import Pool
@@ -44,7 +44,7 @@ def _settled(tuner, speed, loop=float("inf"), each=0, noise=0.0):
         taken = min(rate, loop)
         waited = max(0.0, 1.0 - taken / loop) if tuner.setting.workers == 0 or rate < loop else 0.0
         nbytes = each * tuner.setting.workers * (1 + tuner.setting.buffer)
-        tuner.note(Stretch(1.0, round(taken * draws.uniform(1 - noise, 1 + noise)), waited, nbytes))
+        tuner.note(Measurement(1.0, round(taken * draws.uniform(1 - noise, 1 + noise)), waited, nbytes))
     raise AssertionError("it never settles")
 
 
@@ -62,7 +62,7 @@ def test_it_settles_near_the_best_setting(machine, least, noise):
 def test_who_does_not_wait_gets_no_more_workers():
     """However much faster the stream could be."""
     tuner = Tuner(0, most=8)
-    tuner.note(Stretch(1.0, 100, ENOUGH / 2, 0))
+    tuner.note(Measurement(1.0, 100, ENOUGH / 2, 0))
     assert tuner.settled
     assert tuner.setting == Setting(0, 1)
     tuner = Tuner(0, most=16)
@@ -86,7 +86,7 @@ def test_one_bad_second_does_not_count():
     tuner = Tuner(0, most=4)
     for workers, rate in [(0, 100), (2, 90), (0, 60), (2, 115), (4, 200)]:
         assert tuner.setting.workers == workers
-        tuner.note(Stretch(1.0, rate, 1.0, 0))
+        tuner.note(Measurement(1.0, rate, 1.0, 0))
     assert not tuner.settled
     assert tuner.settle() == Setting(4, 1)
 
@@ -94,10 +94,10 @@ def test_one_bad_second_does_not_count():
 def test_when_time_is_up_the_best_so_far_is_kept():
     """And what is noted after it changes nothing."""
     tuner = Tuner(1, most=8)
-    tuner.note(Stretch(1.0, 100, 1.0, 0))
+    tuner.note(Measurement(1.0, 100, 1.0, 0))
     assert tuner.setting == Setting(2, 1)
     assert tuner.settle() == Setting(1, 1)
-    assert tuner.note(Stretch(1.0, 1000, 1.0, 0)) == Setting(1, 1)
+    assert tuner.note(Measurement(1.0, 1000, 1.0, 0)) == Setting(1, 1)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_when_time_is_up_the_best_so_far_is_kept():
         ([100, 210], [200], 2),
         ([100, 100], [200, 90], 2),
     ],
-    ids=["faster each time", "slower", "hardly faster", "one slow stretch of workers", "one fast stretch here"],
+    ids=["faster each time", "slower", "hardly faster", "one slow measurement of workers", "one fast measurement here"],
 )
 def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_time(workers, here, chosen):
     """Both are tried in turns; what was decided holds, and is said in a sentence."""
@@ -117,10 +117,10 @@ def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_tim
     assert tuner.setting == Setting(2, 1)
     for _ in range(len(workers) + len(here)):
         assert not tuner.settled
-        tuner.note(Stretch(1.0, 1000 * next(rates[tuner.setting.workers]), 1.0, 0))
+        tuner.note(Measurement(1.0, 1000 * next(rates[tuner.setting.workers]), 1.0, 0))
     assert tuner.settled
     assert tuner.setting == Setting(chosen, 1)
-    assert tuner.note(Stretch(1.0, 10**9, 1.0, 0)) == Setting(chosen, 1)
+    assert tuner.note(Measurement(1.0, 10**9, 1.0, 0)) == Setting(chosen, 1)
     assert bool(tuner.reason) == (chosen == 0)
     assert chosen or tuner.reason == (
         "Your thread makes the batches: it made 200,000 records/s, and 2 workers 100,000, as handing these batches over takes "
@@ -135,7 +135,7 @@ def test_the_calling_thread_is_not_tried_where_workers_are_of_use(inputs, waited
     """A batch takes a worker long, or the loop hardly waits for it."""
     tuner = HereOrWorkers(2, 1, batch=1)
     assert HEAVY_SECONDS < 2 / 100
-    assert tuner.note(Stretch(1.0, inputs, waited, 0)) == Setting(2, 1)
+    assert tuner.note(Measurement(1.0, inputs, waited, 0)) == Setting(2, 1)
     assert tuner.settled
 
 
@@ -292,15 +292,17 @@ def _as_number(record):
 class Turns(HereOrWorkers):
     """Finds the calling thread faster, however fast it is."""
 
-    def note(self, stretch):
-        return super().note(stretch._replace(inputs=10 if self.setting.workers else 1000, seconds=1e-3, waited=1e-3))
+    def note(self, measurement):
+        return super().note(
+            measurement._replace(inputs=10 if self.setting.workers else 1000, seconds=1e-3, waited=1e-3)
+        )
 
 
 @pytest.fixture
 def _in_turns(monkeypatch):
     """Workers and the calling thread in turns, each for a few tasks; the calling thread in the end."""
     monkeypatch.setattr(auto, "HereOrWorkers", Turns)
-    for seconds in ("STRETCH_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
+    for seconds in ("MEASUREMENT_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(auto, seconds, 0.0)
     monkeypatch.setattr(auto, "LEAST_TASKS", 1)
 
@@ -378,7 +380,7 @@ class Restless(Tuner):
         super().__init__(least, most, most_bytes, buffer)
         self._next = iter([(2, 1), (1, 2), (3, 1), (least, 1), (2, 1), (least, 1)])
 
-    def note(self, stretch):
+    def note(self, measurement):
         self.setting = Setting(*next(self._next, self.setting))
         self.settled = self._next.__length_hint__() == 0
         return self.setting
@@ -388,7 +390,7 @@ class Restless(Tuner):
 def _restless(monkeypatch):
     """Something else each few tasks."""
     monkeypatch.setattr(auto, "Tuner", Restless)
-    for seconds in ("STRETCH_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
+    for seconds in ("MEASUREMENT_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(auto, seconds, 0.0)
     monkeypatch.setattr(auto, "LEAST_TASKS", 3)
 
