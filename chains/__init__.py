@@ -1,4 +1,4 @@
-"""Datasets made of chains of methods, run by the engine of `DataLoader`."""
+"""Datasets that a program makes by a chain of method calls; the engine of `DataLoader` runs them."""
 
 from typing import TYPE_CHECKING
 

@@ -82,7 +82,7 @@ def finite(method: str, length: int) -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if a dataset is a slice whose elements differ from epoch to epoch; else do nothing.
+    """Warn if a dataset is a slice of a shuffled dataset, whose elements differ from epoch to epoch; else do nothing.
 
     Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
     its first epoch.
@@ -184,7 +184,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
     """Static method that joins the datasets in its argument.
 
-    Accessing it through a dataset raises AttributeError, since that dataset would not be joined.
+    Accessing it through a dataset raises AttributeError, because that dataset would not be joined.
     """
 
     def __get__(self, dataset: Any, kind: Any = None) -> Any:

@@ -1,7 +1,7 @@
-"""Stream of a Hugging Face `datasets.IterableDataset`, which resumes by the states of `datasets`.
+"""Stream of a Hugging Face `datasets.IterableDataset`, which is resumed with the states of `datasets`.
 
-A state holds the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
-`datasets` itself moves to that place; headrace counts no rows. `datasets` keeps the place of a loop
+A state has the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
+`datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a loop
 in the dataset object, so each iterator has a copy of the dataset.
 """
 
@@ -31,9 +31,9 @@ class HuggingFaceStream(IterDataset[Any]):
 
     It can be used in a chain like any `IterDataset`. One thread or worker reads it; all workers
     share the operations after it. A run resumes exactly, with any number of workers: `datasets`
-    moves to the place, and may read again from the start of a file. If the dataset is stored in
-    files, `ParquetDataSource` and similar sources can read them at random, and resume on other
-    hosts.
+    moves to the saved row, and may have to read the file from its start for that. If the dataset is stored in
+    files, `ParquetDataSource` and similar sources read these with random access, and can resume on
+    another number of hosts.
 
     Args:
         dataset: a `datasets.IterableDataset`, from `load_dataset(…, streaming=True)` or
@@ -75,7 +75,7 @@ class HuggingFaceStream(IterDataset[Any]):
 
 
 class _Epochs:
-    """The epochs of a dataset, as an iterable with a fingerprint.
+    """The rows of all epochs of a dataset, as an iterable with a fingerprint.
 
     Args:
         dataset: a `datasets.IterableDataset`.
@@ -87,7 +87,7 @@ class _Epochs:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity of the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
+        """What identifies the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
         info = self._dataset.info
         return {
             "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
@@ -118,11 +118,11 @@ class _Rows:
         self._go_to(dataset.epoch, None)
 
     def _go_to(self, epoch: int, place: Any) -> None:
-        """Move to an epoch.
+        """Move to a position: the start of an epoch, or a position within it.
 
         Args:
             epoch: number of the epoch.
-            place: a state of `datasets` within the epoch; None for its start.
+            place: a state of `datasets`, which is a position within the epoch; None for its start.
         """
         self._epoch, self._place = epoch, place
         self._reading: Any = None
@@ -130,7 +130,7 @@ class _Rows:
         self._given = place is not None
 
     def _open(self) -> None:
-        """Make an iterator over the present epoch, which begins at the present place."""
+        """Make an iterator over the rows of the present epoch, from the present position on."""
         # Each epoch reads a copy of the dataset, so that the states of several loops do not mix.
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
@@ -154,7 +154,7 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the present place: a dict of `epoch`, its number, and `place`, the state of `datasets` in it.
+        """Return the present position: {"epoch": its number, "place": state of `datasets` within the epoch}.
 
         `place` is None at the start of the epoch.
         """
@@ -179,7 +179,7 @@ class _Rows:
 
 
 def _fresh(dataset: Any) -> Any:
-    """Return a copy of a dataset, without event loops that an iteration over it opened."""
+    """Return a copy of a dataset, without the event loops that an iteration over it has opened."""
     # Event loops of an async `map` cannot be copied.
     loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
     return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
@@ -209,7 +209,7 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step that a dataset is made of, such as a map, and all steps below it down to its files."""
+    """Yield a step of a dataset, such as a map, and all steps from which it gets its rows, down to the files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):

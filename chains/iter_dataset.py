@@ -61,7 +61,7 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of streams except `__len__`. It is the base of the streams under Grain's names, which have no length."""
+    """All methods of `IterDataset` except `__len__`. Streams under Grain's names, which have no length, derive from it."""
 
     _asked_as = "IterDataset"
 
@@ -82,7 +82,7 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The only dataset that a user's class is made from; ValueError if there are none or several."""
+        """The only dataset from which a user's class is made; ValueError if there are none or several."""
         (parent,) = self._parents
         return parent
 
@@ -91,7 +91,7 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's class, which the engine iterates over; TypeError if it has no `__iter__`."""
+        """Return the stream of a user's own class, which the engine iterates over; TypeError if it has no `__iter__`."""
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__. Define it in the class, or call "
@@ -125,7 +125,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return the dataset of a stream of the plan that a method made."""
+        """Return the dataset that a method returns, for its stream (a tree of the plan, with options)."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -151,8 +151,8 @@ class IterMethods(
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
         """Omit some records of the source. All other elements keep their order.
 
-        All operations before it in the chain get the remaining records, as in a `DataLoader` with `omit=`: batches are
-        filled with the following records, and random maps draw by the new positions. States of a stream that omitted
+        All operations of the chain, also earlier ones, get the remaining records, as in a `DataLoader` with `omit=`: batches
+        are filled with the following records, and random maps draw by the new positions. States of a stream that omitted
         nothing, or fewer records, can be restored.
 
         Args:
@@ -184,7 +184,7 @@ class IterMethods(
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """Repeat all elements `num_epochs` times (at least 1), in the same order each time. None (default): endlessly.
 
-        `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and can resume with other shards.
+        `MapDataset.repeat`, before `to_iter_dataset`, gives each epoch another order, and can resume with other shards.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -206,7 +206,7 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Return this dataset with a seed. Later random operations without a seed of their own derive theirs from it.
+        """Return this dataset with a seed. Later random operations that have no own seed derive theirs from it.
 
         TypeError or ValueError if `seed` is not an int in `[0, 2^64)`.
         """
@@ -232,8 +232,9 @@ class IterMethods(
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
                 `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
-            worker_init_fn: function that is called in each process before anything is unpickled, with the process's
-                number, from 0, and their count. It may open a connection, for example. It must not change the elements.
+            worker_init_fn: function that is called in each process before anything is unpickled, with the number of the
+                process, from 0, and the number of processes. It may open a connection, for example. It must
+                not change the elements.
                 Default: none.
             sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
 
@@ -254,7 +255,7 @@ class IterMethods(
         """Make the stream on a thread ahead of your loop, while a step of the loop runs.
 
         This helps if a step releases the interpreter lock, as a step on an accelerator does. It needs no process and no
-        pickle. A stream that already has workers keeps them, and each holds `count` elements ready.
+        pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
 
         Args:
             count: maximum number of elements that are ready (default 2). 0 makes each element when it is requested.
@@ -274,12 +275,12 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """Return this dataset with options for running the stream: arguments of `DataLoader`, which describes them.
+        """Return this dataset with options for running the stream. They are arguments of `DataLoader`, which describes them.
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`,
-                `max_errors`, `observe`, `hang_seconds`, `seed_globals` (by position and operation); and
-                `worker_init_fn`, see `mp_prefetch`. A wrong name raises TypeError.
+                `max_errors`, `observe`, `hang_seconds`, `seed_globals`, `ray_options`, `address`; and
+                `worker_init_fn`, which `mp_prefetch` describes. A wrong name raises TypeError.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
@@ -298,7 +299,7 @@ class IterMethods(
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> IterDataset[Any]:
-        """Mix several streams, in proportion to their weights at every step.
+        """Mix several streams. At every step, the numbers of elements follow the weights.
 
         Filters and flat maps may come before it: elements are counted after them.
 
@@ -376,7 +377,7 @@ class IterDataset(IterMethods[T]):
     """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams. Immutable.
 
     For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and `set_state`. It can
-    be used anywhere in a chain. After `super().__init__(parent)`, `self._parent` is the dataset that it is made from.
+    be used anywhere in a chain. After `super().__init__(parent)`, `self._parent` is the dataset from which it is made.
     One worker iterates over such a dataset, in order.
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,

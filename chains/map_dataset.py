@@ -42,8 +42,8 @@ T = TypeVar("T")
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
-    An element is made when it is requested. An index past the end is in the next epoch: shuffles have another order
-    there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
+    An element is made only when it is requested. An index past the end is in the next epoch: shuffles have another
+    order there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
     is None, and stays None in later methods.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
@@ -94,7 +94,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def parents(self) -> Sequence[MapDataset[Any]]:
-        """The datasets that this one is made from; empty for a source."""
+        """The datasets from which this one is made; empty for a source."""
         return self._parents
 
     @property
@@ -107,7 +107,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """Return a list of the elements at indices (an array or list of ints, else TypeError). It makes a dataset a source.
+        """Return a list of the elements at indices, an array or list of ints; TypeError for others.
+
+        Because of this method, a dataset can be used as a source.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -115,7 +117,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made. For the elements of a step: `headrace.trace`.
+        """Return the source's records from which the element at an index is made; `headrace.trace` does that for a step.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -125,12 +127,12 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the dataset as a source. A source below may grow; the dataset keeps the records that it had."""
+        """Facts about the dataset as a source. If its own source grows, it keeps the records that the source had."""
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity of the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
+        """What identifies the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -159,8 +161,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             balance: True, a cost function or a `Balance`: shards get records of equal cost in each global batch.
             lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
             growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
-                on), "now", "hand" or `GrowthOptions`. This needs `source(…).shuffle(…).repeat(…)`, each at most once, then
-                operations on elements. Other chains, and mixes, keep the records they began with: pass "hand" for these.
+                on), "now" (in the present one), "hand" (only when a loader is made) or `GrowthOptions`.
+                This needs `source(…).shuffle(…).repeat(…)`, each at most once, then operations on elements.
+                Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
@@ -240,10 +243,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
-        """Mix several datasets in proportion to their weights, up to every index.
+        """Mix several datasets. Up to every index, the numbers of elements follow the weights.
 
-        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it can resume with other
-        weights or datasets, `set_state(state, strict=False)`, like a loader with a `MixSampler`.
+        Shuffle the datasets, not the mix. The stream of a mix can be resumed with other weights or datasets by
+        `set_state(state, strict=False)`, like a loader with a `MixSampler`.
 
         Args:
             datasets: a list, or a dict by name.
@@ -276,7 +279,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
-        """Combine the elements of datasets of equal length at each index to a tuple, or to a dict for a dict.
+        """Combine the elements that datasets of equal length have at an index: to a tuple, or to a dict if they are in a dict.
 
         Raises:
             TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their lengths differ.
@@ -321,7 +324,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that a method of another dataset made; `node`, with the nodes below it, makes its elements."""
+    """A dataset that was returned by a method of another dataset. `node`, and the nodes below it, make its elements."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -336,7 +339,7 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch; None if they are unknown without reading, or the dataset is endless."""
+        """Lengths of the elements of an epoch; None if the dataset is endless, or must be read to know them."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
@@ -355,7 +358,7 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function of an index, so that its first call with an index outside the first epoch gives a warning."""
+        """Wrap a function of an index. The first call with an index outside the first epoch causes a warning."""
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:

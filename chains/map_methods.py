@@ -1,4 +1,4 @@
-"""Methods of `MapDataset` that reorder its elements, or pack them by their lengths.
+"""Methods of `MapDataset` that reorder its elements, or pack elements by their lengths.
 
 The methods of other operations are in `operations/`, beside each operation.
 """
@@ -45,7 +45,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
-        """Return the dataset whose elements a node of the tree makes."""
+        """Return the dataset whose elements are made by a node of the tree."""
 
     def _then(self, operation: Operation) -> ChainT:
         return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """Set a seed, from which each random operation after it without a seed derives one of its own.
+        """Return this dataset with a seed. Later random operations that have no own seed derive theirs from it.
 
         Args:
             seed: an int in `[0, 2^64)`.
@@ -77,12 +77,12 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """Shuffle the elements with O(1) memory, like `IndexSampler(shuffle=True, seed=seed)`.
 
         Args:
-            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
+            seed: an int in `[0, 2^32)`. None (default): derived from an earlier `seed()`.
             reseed_each_epoch: True (default): another order in each epoch. False: the same order in
                 all epochs.
 
         Raises:
-            SeedError: if `seed` is None and there is no `seed()` before.
+            SeedError: if `seed` is None and there is no earlier `seed()`.
             ValueError: if the dataset is endless.
 
         >>> from headrace import MapDataset
@@ -96,14 +96,14 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def window_shuffle(self, window_size: int, seed: int | None = None) -> Self:
         """Shuffle elements within windows of consecutive elements.
 
-        It is for sources that read fastest in order.
+        Use it for sources that are read fastest in order.
 
         Args:
             window_size: number of elements in a window.
-            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
+            seed: an int in `[0, 2^32)`. None (default): derived from an earlier `seed()`.
 
         Raises:
-            SeedError: if `seed` is None and there is no `seed()` before.
+            SeedError: if `seed` is None and there is no earlier `seed()`.
             ValueError: if `window_size` is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
@@ -120,10 +120,10 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Args:
             block_size: number of elements in a block.
-            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
+            seed: an int in `[0, 2^32)`. None (default): derived from an earlier `seed()`.
 
         Raises:
-            SeedError: if `seed` is None and there is no `seed()` before.
+            SeedError: if `seed` is None and there is no earlier `seed()`.
             ValueError: if `block_size` is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
@@ -137,8 +137,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Repeat the dataset for several epochs.
 
-        A slice of a shuffled dataset has other elements in each epoch, also elements that other
-        slices have in other epochs; this gives a warning. Slice before `shuffle`.
+        A slice of a shuffled dataset has other elements in each epoch, even elements that another slice
+        (e.g. for validation) had in an earlier epoch; this causes a warning. Slice before `shuffle`.
 
         Args:
             num_epochs: number of epochs. None (default): endless.
@@ -186,9 +186,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def omit(self, omit: Omit = ()) -> Self:
         """Omit some records of the source. All other elements keep their order.
 
-        Call it after `shuffle` and `repeat`; methods after it treat the remaining elements. A
-        stream of it can resume from states of a dataset that omitted nothing, or fewer records.
-        Random maps after it draw by the new indices.
+        Call it after `shuffle` and `repeat`. Later methods get the remaining elements, and later random
+        maps draw by the new indices. Its stream can resume from states of a dataset that omitted
+        nothing, or fewer records.
 
         Args:
             omit: an array, list or set of keys of the source's records; the path of a file of keys,
@@ -212,8 +212,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def slice(self, sl: builtins.slice) -> Self:
         """Slice the dataset, like `dataset[start:stop:step]`.
 
-        To keep some records for validation, slice before `shuffle`, which puts other records into
-        the slice in each epoch.
+        To keep some records for validation, slice before `shuffle`: a slice after it has other records in
+        each epoch.
 
         Args:
             sl: the slice, `slice(start, stop, step)`.

@@ -49,7 +49,7 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
     Args:
         data: a source, or anything that `DataLoader` accepts as a source; or a `MapDataset`. Split
-            it before `shuffle`, since a shuffled dataset has other elements at an index in each
+            it before `shuffle`, because a shuffled dataset has other elements at an index in each
             epoch.
         parts: a dict by name, or a list, of fractions that sum to 1, or of numbers of records that
             sum to the number of all records.
@@ -129,7 +129,7 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
 
 def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
-    """Draw n random records, each at most once, in random order: for a quick look or a trial run.
+    """Draw n random records, each at most once, in random order, e.g. for a trial run.
 
     Args:
         data: a source, anything that `DataLoader` accepts as a source, or a `MapDataset`.

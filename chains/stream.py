@@ -1,7 +1,6 @@
-"""The value behind an `IterDataset`: a tree of the plan, and options for running it.
+"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
 
-The plan describes sources, operations and joins; the engine of `DataLoader` runs it. This module
-makes, joins and changes streams.
+The engine of `DataLoader` runs the tree. This module makes, joins and changes such streams.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of the plan, and options for running it.
+    """A tree of nodes (sources, operations, joins), and options for running it.
 
     Attributes:
-        tree: nodes of the plan, which the engine compiles.
+        tree: the tree, which the engine compiles.
         seeds: seeds set below by `seed()`, each with its distance in nodes.
-        operations: number of operations that an element went through, including those inside sources.
+        operations: number of operations through which an element passes, including those inside sources.
         execution: options such as the number of workers.
-        skips_errors: which errors of records are skipped; False: none.
+        skips_errors: True to skip failing records, False to raise, or the user's function that decides.
         max_errors: number of skipped errors after which one is raised; None: no limit.
 
     Raises:
@@ -72,7 +71,7 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return the stream with `tree` in place of its own, which has `operations` more operations."""
+        """Return the stream with another tree, which has `operations` more operations than its own."""
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
@@ -122,7 +121,7 @@ def stream_of(
 ) -> Stream:
     """Return the stream over a node's first epoch.
 
-    The other arguments, and exceptions, are those that `MapDataset.to_iter_dataset` describes under these names.
+    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the exceptions.
     """
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
@@ -137,9 +136,9 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Make a source's order grow when records are appended, if the chain allows it.
+    """Convert the order of a source that grows to one that can change, if the chain reads whole epochs of one source.
 
-    It is allowed if the chain reads whole epochs of one source that can grow. Otherwise return the leaf unchanged.
+    Otherwise return the leaf unchanged.
 
     Args:
         node: the chain.
@@ -161,7 +160,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a source's records; None without `balance`. `balance` and `lengths`: see `headrace.load`."""
+    """Return the `Balance` of a source's records; None without `balance`. `headrace.load` describes the arguments."""
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -178,7 +177,7 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Return a source of one epoch of the node that a source evaluates; return other sources unchanged."""
+    """Limit a source that evaluates a node to one epoch of the node; return other sources unchanged."""
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
 
@@ -189,7 +188,10 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Mix streams by `order`. A stream in `max_epochs` leaves after these epochs. `when_exhausted`: see `IterDataset.mix`."""
+    """Mix streams by `order`. A stream named in `max_epochs` leaves the mix after so many epochs.
+
+    `IterDataset.mix` describes `when_exhausted`.
+    """
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
     for name, stream in zip(order.names, streams):
@@ -201,7 +203,7 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join streams, with these names, by a rule that says which stream is next. JoinError if their shard options differ."""
+    """Join streams by a rule that decides which stream gives the next row. JoinError if their shard options differ."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
@@ -268,15 +270,15 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 
 def run_through(dataset: Any) -> Stream:
-    """Return the stream of a user's dataset class, which can only be read from its start on."""
+    """Return the stream of a user's own dataset class, which has no random access."""
     source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of datasets in an object: the object itself, or items of lists and dicts.
+    """Find datasets in an object (the object itself, or items of lists and dicts), and yield their fingerprints.
 
-    For a list longer than `MAX_ITEMS`, yield those of its first items, and its length.
+    Of a list longer than `MAX_ITEMS`, only the first items are searched, and its length is yielded.
     """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
@@ -329,7 +331,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams: options that differ from the default win.
 
-    If both differ, the larger number is used; of other values, the one of `other`. Worker processes win over threads.
+    If both differ from the default, the larger number is used, or else the value of `other`. Worker processes win over
+    threads.
     """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}
@@ -367,9 +370,9 @@ def _named(tree: Tree, name: str) -> Tree:
 
 
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree that is read `epochs` times (None: without end).
+    """Return a tree that repeats another one `epochs` times (None: without end).
 
-    If it has a single source with several epochs, these are the source's next epochs; else the same elements again.
+    A tree of a single source continues with the next epochs of the source; others repeat the same elements.
     """
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:

@@ -1,8 +1,8 @@
-"""Batches by budget (`BudgetBatch`) of elements whose lengths are known, with random access.
+"""Batches by budget (`BudgetBatch`) with random access, of elements whose lengths are known.
 
 The records of each batch are known before any record is read.
 
-In: elements. Out: batches, as the operation `BudgetBatch` makes them, each at its index; every
+In: elements. Out: the batches that the operation `BudgetBatch` makes, each at its index. Every
 epoch has other batches.
 """
 
@@ -35,8 +35,7 @@ from .node import Node, OfSeveral, fingerprint_of_node
 class NodeRecords:
     """The elements of a node, by epoch and place within the epoch.
 
-    Each epoch has the elements of the first epoch at the same places; only random maps draw other
-    numbers.
+    All epochs have the same elements at the same places, except for the random numbers of random maps.
 
     Args:
         node: the node that makes the elements.
@@ -55,7 +54,7 @@ class NodeRecords:
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """Return the indices `int64[n]` of elements, which are the places themselves."""
+        """Return the indices `int64[n]` of elements: equal to the places."""
         return places
 
     def name_of(self, place: int) -> str:
@@ -70,7 +69,6 @@ class NodeRecords:
         return key if key < count else None
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
-        """Return the elements at places `int64[n]` of epochs `int64[n]`, read in one call."""
         return self._in_epochs.records(places + epochs * self._node.length)
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
@@ -78,9 +76,9 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line (source, order and operations) whose order consists of batches.
+    """A line (source, order and operations for the engine) whose source has planned batches as records.
 
-    It can be repeated. For any other order, the node is evaluated as a source.
+    It can be repeated. If it is reordered in another way, the node is evaluated as a source.
     """
 
     @property
@@ -92,10 +90,9 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line with another order of its batches, or None.
+        """Return the line repeated, if `index_map` is a `Repeat` and no operation joins several batches; else None.
 
-        The order can only be repeated by `Repeat`, and only if no operation joins several batches. None
-        is returned otherwise; the node is then evaluated as a source.
+        After None, the node is evaluated as a source.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
@@ -112,7 +109,7 @@ class BudgetBatched(OfSeveral):
         input: the node of the elements.
         operation: the operation that makes the batches.
         source: the source whose records are the batches.
-        order: the order of the batches in a run without shards.
+        order: the order of the batches without shards.
     """
 
     operation: BudgetBatch
@@ -121,7 +118,7 @@ class BudgetBatched(OfSeveral):
 
     @classmethod
     def of(cls, node: Node, operation: BudgetBatch) -> BudgetBatched:
-        """Make the node of the batches of another node's elements.
+        """Make the node that batches another node's elements.
 
         Args:
             node: the node of the elements.
@@ -170,10 +167,10 @@ class BudgetBatched(OfSeveral):
         return self.source.__getitems__(self.order.record_keys(indices)) if len(indices) else []
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the records that the batch at an index is made of, each with its row in the batch."""
+        """Return the records in the batch at an index, each with its row in the batch."""
         return self.source.made_of(int(self.order.record_keys(np.array([index]))[0]))
 
     @property
     def line(self) -> Line:
-        """The batches as a line (source, order and operations) for the engine, for any number of shards."""
+        """The line (source, order and operations) with which the engine makes the batches, for any number of shards."""
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

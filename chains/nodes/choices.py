@@ -1,6 +1,6 @@
-"""Choices: for each index, one of several datasets and an index in it.
+"""Choices: maps from an index of a joined dataset to the number of one of its parts, and an index in this part.
 
-In: indices. Out: numbers of datasets, and indices in them.
+In: indices. Out: numbers of parts, and indices in them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Choice(Protocol):
 
     @property
     def length(self) -> int:
-        """Number of elements in an epoch."""
+        """Number of elements in an epoch of the joined dataset."""
 
     @property
     def parameters(self) -> Any:
@@ -35,16 +35,16 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix. States keep them, to notice changed weights."""
+        """The weights, if the choice is a mix; states keep them to notice that the weights have changed."""
         return ()
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map. States keep them, to notice a changed map."""
+        """Plain attributes of a user's selection map, which states keep to notice that the map has changed."""
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the numbers of the parts `int64[n]`, and the indices in them `int64[n]`, for indices `int64[n]`."""
+        """Return, for indices `int64[n]`, the numbers of the parts `int64[n]` and the indices in the parts `int64[n]`."""
 
     def one(self, index: int) -> tuple[int, int]:
         """Return the number of the part, and the index in it, for one index."""
@@ -62,7 +62,7 @@ class Choice(Protocol):
 
 @dataclass(frozen=True)
 class OneAfterAnother(Choice):
-    """All elements of the first dataset, then all of the second, and so on.
+    """A choice that concatenates: all elements of the first dataset, then all of the second, and so on.
 
     The next epoch consists of the next epoch of each dataset.
 
@@ -94,10 +94,10 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A user's map from an index to the number of a dataset and an index in it.
+    """A choice by a user's map from an index to the number of a dataset and an index in it.
 
     Attributes:
-        mapping: what the user passed as `selection_map`.
+        mapping: the user's `selection_map`.
         datasets: number of datasets.
     """
 
@@ -133,9 +133,9 @@ class ByMap(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByWeights(Choice):
-    """A mix by weights.
+    """A choice that mixes datasets by weights.
 
-    In its next epoch, each dataset continues where the epoch before ended for it.
+    In the next epoch of the mix, each dataset continues after its last element of the epoch before.
 
     Attributes:
         lengths: the length of each dataset, by name.
@@ -182,12 +182,12 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """The number of each dataset in `lengths`, in the order in which `MixOrder` numbers datasets."""
+        """For each dataset, in the order in which `MixOrder` numbers them: its number in `lengths`."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """The number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
+        """How many elements of each dataset are drawn in an epoch of the mix; zeros for an endless mix."""
         return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:

@@ -1,4 +1,4 @@
-"""Lengths of a dataset's elements, from what a user passes as `lengths=`.
+"""Find the lengths of a dataset's elements, from the user's argument `lengths=`.
 
 In: a node, `lengths=`. Out: an array, or a dict of arrays.
 """
@@ -17,14 +17,14 @@ from .node import Evaluated, Node
 
 
 def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
-    """Return the lengths of a node's elements; None if they are unknown without reading.
+    """Return the lengths of a node's elements; None if the elements must be read to know them.
 
     Args:
         node: the node.
         lengths: None: the lengths that the source knows. A text: the name of a field of the
             source's records; the chain must not change more than their order. A path: a file
-            written by `measure_lengths`, for the source's records or for the elements. A function
-            of an element: it is called with each. Anything else is returned unchanged.
+            written by `measure_lengths`, for the source's records or for the elements. A function:
+            it is called with each element. Any other value is returned unchanged.
         method: name of the dataset method, for error messages.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Give every epoch of a node the elements of its first epoch at the same indices.
+"""Give all epochs of a node the order of its first epoch.
 
 Plans made from lengths, such as batches by budget, need this.
 
-In: a node that is shuffled anew in each epoch, or mixed. Out: a node whose later epochs differ from
+In: a node whose order differs from epoch to epoch. Out: a node whose later epochs differ from
 the first only in the random numbers that random maps draw.
 """
 
@@ -26,7 +26,7 @@ from .reordered import Reordered
 def in_first_order(node: Node, span: int | None = None) -> Node:
     """Return a node whose elements at `index` and `index + span` are made of the same records.
 
-    Random maps may draw other random numbers for the two.
+    Random maps may draw different random numbers for the two elements.
 
     Args:
         node: the node whose first `span` elements are repeated.
@@ -53,7 +53,7 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return, for each part, the number of its elements, in whole epochs, that the first elements may be made of.
+    """Return, for each part, how many of its elements (whole epochs) the first elements of a joined node come from.
 
     Args:
         node: the joined node.
@@ -69,7 +69,7 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 
 @dataclass(frozen=True)
 class FirstOrder(IndexMap):
-    """An index map whose later epochs have the order of the first epoch.
+    """An index map that gives all epochs the order of the first epoch of another map.
 
     An index map converts an index of a dataset to the index of the dataset below.
 
@@ -102,7 +102,7 @@ class FirstOrder(IndexMap):
 
 @dataclass(frozen=True)
 class FirstChoice(Choice):
-    """A choice whose later epochs have the order of the first epoch.
+    """A choice that gives all epochs the order of the first epoch of another choice.
 
     A choice maps an index of a joined dataset to a part and an index in it.
 

@@ -1,7 +1,7 @@
-"""Nodes that apply an operation to the element at any index.
+"""Nodes that apply an operation to elements, and give the result at any index.
 
-A dropped element is None, and stays None. Elements pass through the same step function that the
-engine of `DataLoader` runs, so both give the same results.
+An element that is dropped becomes None, and stays None. The same step function is used as in the
+engine of `DataLoader`, so both give the same results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .node import Get, Node, OfSeveral, OnOne, naming_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
-    """Make the node of an operation's results on the elements of `node`.
+    """Make the node that applies an operation to the elements of `node`.
 
     Raises:
         TypeError: if the operation takes several elements and has no random access.
@@ -71,7 +71,7 @@ def applied(node: Node, operation: Operation) -> Node:
 
 
 class Runner:
-    """Runs `operation` on elements, for one thread."""
+    """Applies an operation to elements. Only one thread at a time may use it."""
 
     def __init__(self, operation: Operation) -> None:
         self._found: list[Any] = []
@@ -79,7 +79,10 @@ class Runner:
         self._step = operation.connect(self._found.append, self._context, 0)
 
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results for consecutive elements; `position` and `row`, for random maps, are the first element's."""
+        """Return the results of the operation for consecutive elements.
+
+        `position` and `row` are those of the first element, from which random maps derive random numbers.
+        """
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
         for element in elements:
@@ -93,7 +96,7 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node of the results of `operation`, which makes one element of each element of `input`, or drops it.
+    """A node that applies `operation` to each element of `input`. The operation makes one element of each, or drops it.
 
     It is also the base of the nodes of other operations.
     """
@@ -112,7 +115,7 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of the method that drops elements, of this node or of one below; None if no element is dropped."""
+        """Name of a method that drops elements, at this node or below it; None if no element is dropped."""
         return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
 
     @property
@@ -131,7 +134,10 @@ class Applied(OnOne):
         return []
 
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results for consecutive elements; `position` and `row`, for random maps, are the first element's."""
+        """Return the results of the operation for consecutive elements.
+
+        `position` and `row` are those of the first element, from which random maps derive random numbers.
+        """
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -142,7 +148,7 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index: the operation's result, or None if it drops the element."""
+        """Function of an element (not None) and its index, which returns the operation's result; None for a dropped element."""
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -166,23 +172,24 @@ class Applied(OnOne):
         return result
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw; the node below has the same.
+        """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are `(index, 0)` if this node is evaluated as a source.
+        They are those of the node below; `(index, 0)` if this node is evaluated as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gives the same results as this node when it runs the operation itself."""
+        """True if the engine, when it runs the operation itself, gives the same results as this node."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations) of the node below, with this operation added.
+        """The line (source, order and operations for the engine) of the node below, with this operation added.
 
-        If the engine would give other results, the line has this node as its source.
+        If the results of the engine would differ from this node's, the line has this node as its source, and no
+        operations.
         """
         if not self._engine_agrees:
             return self.evaluated
@@ -190,9 +197,9 @@ class Applied(OnOne):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """The node without the reordering of its elements, and the line that has their order.
+        """Separate a reordering from the other nodes: return the node without it, and a line that has its order.
 
-        An operation that depends on positions cannot be moved; then it is this node, and its own order.
+        If the operation depends on positions, it is not separated: return this node, and its own order.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -202,7 +209,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes whose elements have other indices than the elements below."""
+    """Base of nodes (batches, flat maps) whose elements have other indices than the elements from which they are made."""
 
     keeps_indices = False
 
@@ -215,13 +222,13 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """This node itself, and the order in which it has its elements: in another order, others would be grouped."""
+        """Return this node itself and its order. A reordering below is not separated: it would change the groups."""
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of several elements for each element below.
+    """A node of a flat map: it has several elements for each element below.
 
     Each element below has `max_fan_out` indices; indices without an element give None.
     """
@@ -255,10 +262,10 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw for the element at `index`.
+        """Return the position and row of the element at `index`, from which random maps derive random numbers.
 
-        The position is that of the input's element; the row is made of its row and of the number of this element among
-        those made of it.
+        The position is that of the element below. The row is made of that element's row, and of the number of this
+        element among all that are made of it.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
@@ -303,7 +310,7 @@ class Batched(Regrouped):
         return self.run(elements, *(self.input.place(start) if self.operation.reads_position else (start, 0)))[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of a batch's first element, and the index after its last one; IndexError if over 64 bits."""
+        """Return the index of a batch's first element, and the index after its last one; IndexError for more than 64 bits."""
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
@@ -314,23 +321,23 @@ class Batched(Regrouped):
         return start, stop
 
     def dataset_at(self, index: int) -> None:
-        """Return None, since a batch may contain elements of several datasets."""
+        """Return None, because a batch may contain elements of several datasets."""
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         rows = enumerate(range(*self._below(index)))
         return [used._replace(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw for a batch; its first element has the same.
+        """Return the position and row of a batch, from which random maps derive random numbers: those of its first element.
 
-        Elements that the batch drops at the end of an epoch are not counted.
+        Elements that are dropped because the last batch of an epoch is not full are not counted.
         """
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of rows packed from the documents of an epoch, by the `plan` that `operation` made of their lengths."""
+    """A node of packed rows of the documents of an epoch. `plan` has the documents of each row, planned from their lengths."""
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths
@@ -377,7 +384,7 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row, the sum of its segments' costs; `cost` computes them from lengths (None: the length)."""
+        """Return the cost of each row: the sum of its segments' costs, computed from lengths by `cost` (None: the length)."""
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:

@@ -33,7 +33,7 @@ class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
     Attributes:
-        nodes: these nodes; for a user's own dataset, the datasets that it names as parents.
+        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as parents.
     """
 
     nodes: tuple[Node, ...]
@@ -45,11 +45,11 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node of elements of several nodes.
+    """A node each of whose elements is chosen from one of several nodes.
 
     Attributes:
-        nodes: these nodes.
-        names: their names.
+        nodes: the nodes.
+        names: names of the nodes.
         choice: maps an index to the number of a node and an index in it.
     """
 
@@ -133,7 +133,7 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The orders of all nodes combined to one order of a `MixedSource` of them, without operations."""
+        """A line with one `MixedSource` of all nodes, and an order that combines their orders; without operations."""
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
@@ -161,7 +161,7 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys(IndexMap):
-    """The order of chosen elements: an index map from an index to a key of a `MixedSource` of the parts.
+    """The order of a `Chosen` node: an index map from an index to a key of a `MixedSource` of the parts.
 
     With n parts, record i of part p has key `i * n + p`.
 
@@ -200,10 +200,10 @@ class ChosenKeys(IndexMap):
 
 @dataclass(frozen=True, eq=False)
 class Zipped(OnSeveral):
-    """A node of tuples of the elements that several nodes have at an index, or of dicts.
+    """A node that combines the elements which several nodes have at the same index, to a tuple or a dict.
 
     Attributes:
-        nodes: these nodes, of equal length.
+        nodes: the nodes, of equal length.
         names: the keys of the dicts; empty for tuples.
     """
 
@@ -260,7 +260,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """None: a batch may contain elements that the user's dataset returned as None."""
+        """Always None: if the user's dataset returns None as an element, batches may contain it."""
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -270,7 +270,7 @@ class Own(OnSeveral):
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the element of the user's dataset as the only record; what it is made of is unknown."""
+        """Return the element of the user's dataset as the only record, because it is unknown from what it is made."""
         return [UsedRecord(self.dataset, index)]
 
     @property
@@ -280,7 +280,7 @@ class Own(OnSeveral):
 
     @property
     def operations(self) -> int:
-        """Number of operations below, plus 1 for what the dataset itself may do."""
+        """Number of operations below, plus 1 for the dataset itself."""
         return int(super().operations) + 1
 
     @property

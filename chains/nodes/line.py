@@ -1,7 +1,7 @@
-"""A line: the part of a chain that the engine of `DataLoader` runs itself.
+"""A line: the form of a chain that the engine of `DataLoader` runs directly, instead of asking nodes for elements.
 
-It consists of a source, an order of the source's records, and operations on the records. Nodes that
-do not fit are evaluated as a whole, as a source.
+It consists of a source, an order of the source's records, and operations on the records. A node that
+does not fit becomes the source of the line: the engine asks it for elements.
 
 In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of the plan.
 
@@ -32,21 +32,21 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """A source, an order of its records, and operations on the records: what the engine runs itself.
+    """A source, an order of its records, and operations on the records, which the engine runs directly.
 
     Attributes:
         source: source of the records.
         records: number of records; None for a source that accepts indices past its end.
         length: number of positions of the order.
-        epoch_length: number of positions after which all records come again.
+        epoch_length: number of positions in an epoch, after which all records are read again.
         maps: index maps from positions to record keys; the one applied first comes first.
         operations: operations on the records, in the order in which they run.
-        moves_freely: True if no operation depends on positions, so that operations may run before
-            or after a reordering.
-        keeps_positions: True if each result has the position of the record that it is made of.
+        moves_freely: True if no operation depends on positions, so that they give the same results before
+            and after a reordering.
+        keeps_positions: True if each result has the position of the record from which it is made.
         batches: True if one of the operations takes several elements, as a batch does.
         may_be_none: True if a record may be None, for an element that was dropped.
-        alone: a sampler that gives the order of `maps` and knows more about it; None if there is none.
+        alone: a sampler with the order of `maps`, which is used in place of them; None if there is none.
     """
 
     source: Any
@@ -71,9 +71,8 @@ class Line:
     def _repeated(self, epochs: int | None) -> Line | None:
         """Return the line repeated for several epochs; `epochs` is None for no end.
 
-        The result is None if a batch would cross the end of an epoch. But if batches drop their
-        remainder, and no operation reads positions, the remainder is removed from the order, and
-        the line is repeated.
+        The result is None if a batch would cross the end of an epoch. If batches drop their remainder, and
+        no operation uses positions, the remainder is removed from the order instead.
         """
         rest = self.length % unit_of(self.operations)
         if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):
@@ -112,7 +111,7 @@ class Line:
 
         Args:
             shard: the shard of this process.
-            first: operations that run before all others.
+            first: operations that run before the others.
             balance: divides the records of each global batch among shards by cost; None: in turn.
         """
         order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)

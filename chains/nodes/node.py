@@ -1,4 +1,4 @@
-"""Nodes: the tree that a `MapDataset` chain is made of, with its sources at the bottom.
+"""Nodes: the tree behind a `MapDataset` chain, with its sources at the bottom.
 
 In: indices, `int64[n]` or one int; an index past the end is in the next epoch. Out: elements; None
 for an element that a filter dropped.
@@ -34,7 +34,7 @@ Seeds = tuple[tuple[int, int], ...]
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Return the seeds that hold for a node made of several inputs, the nearest first.
+    """Return the seeds that apply to a node made of several inputs, the nearest one first.
 
     Args:
         of_inputs: for each input, pairs of a seed set below it and the distance in nodes.
@@ -46,7 +46,7 @@ def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
 def default_seed(seeds: Seeds) -> int | None:
     """Return a seed in `[0, 2^32)` derived from the seeds set below, or None if there are none.
 
-    Each distance (number of nodes) from where the seeds were set gives another seed.
+    The result depends on the distance (number of nodes) from where the seeds were set.
     """
     if not seeds:
         return None
@@ -58,7 +58,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Return a property that combines the values which the nodes directly below have for it.
+    """Make a property that combines the values of the same property of the nodes directly below.
 
     Args:
         name: name of the property.
@@ -121,7 +121,7 @@ class Node:
     selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        """Return the lengths of the elements at indices, or None if they are unknown.
+        """Return the lengths of the elements at indices; None if they are unknown.
 
         Args:
             indices: `int64[n]`.
@@ -135,7 +135,7 @@ class Node:
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements made of several segments, `float64[length]`.
 
-        The result is None if the elements have no segments, so that costs follow from lengths.
+        The result is None if the elements have no segments, so that costs can be computed from lengths.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
@@ -143,18 +143,18 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at an index: random maps draw its numbers by these and their seed."""
+        """Return the position and row of the element at an index. Random maps derive their random numbers from these."""
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the joined (mixed or concatenated) dataset that the element at an index comes from.
+        """Return the name of the joined (mixed or concatenated) dataset from which the element at an index comes.
 
         The result is None if no datasets are joined below, or the element comes from several.
         """
         return None
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the records that the element at an index is made of.
+        """Return the records from which the element at an index is made.
 
         By default, the element itself is the only record, without a source.
         """
@@ -167,7 +167,7 @@ class Node:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the node's elements as records of a source: readers share many elements one by one, if any do below."""
+        """Facts about the node's elements as records of a source. They follow from the facts of the sources below."""
         below = [node.facts for node in self.inputs]
         wanted = [each.reads_ahead for each in below]
         return SourceFacts(
@@ -184,19 +184,19 @@ class Node:
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """The node without the reordering of its elements, and a `Line` that has their order.
+        """Separate the reordering of this node's elements: return the node without it, and a `Line` that has the order.
 
         The line has no operations.
         """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the dataclass fields alone; values derived from them may not be valid in other processes."""
+        """Return the dataclass fields alone for pickling: values derived from them may not be valid in other processes."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
 
 class Evaluated:
-    """A node as a source of records, for any index.
+    """A node as a source whose records are the node's elements, at any index.
 
     Args:
         node: the node that returns the records.
@@ -280,7 +280,7 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes whose elements are made of several elements each, by a plan that is known."""
+    """Base of nodes each of whose elements is made of several elements, by a known plan."""
 
     @property
     def operations(self) -> int:
@@ -291,17 +291,17 @@ class OfSeveral(OnOne):
         return False
 
     def dataset_at(self, index: int) -> None:
-        """Return None, since the parts of an element may come from several datasets."""
+        """Return None, because the parts of an element may come from several datasets."""
 
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Context manager that adds the names of datasets to an error of a batch or a pack, if there are several.
+    """Context manager that adds the names of the joined datasets, if there are several, to an error of a batch or a pack.
 
     A `BatchError` or `PackError` gets a note, and is raised again.
 
     Args:
-        node: the node of the elements that are put together.
+        node: the node of the elements that are batched or packed.
         indices: `int64[n]`, the indices of these elements.
     """
     try:
@@ -366,7 +366,7 @@ class Source(Node):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records. An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        """Facts about the records. An asynchronous source makes many concurrent reads in one call."""
         below = facts_of(self.source)
         return SourceFacts(
             reads_ahead=below.reads_ahead,

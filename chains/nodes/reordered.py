@@ -22,7 +22,7 @@ from .node import Get, Node, OnOne, Seeds
 
 @dataclass(frozen=True, eq=False)
 class Seeded(OnOne):
-    """The same elements, with a seed for random operations above this node.
+    """A node with the elements of another node, which sets a seed for random operations above it.
 
     Attributes:
         input: the node of the elements.
@@ -47,7 +47,7 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: this node has no identity, since operations above keep the seeds they derived."""
+        """None, because this node need not be identified: operations above keep the seeds that they derive."""
         return None
 
     @property
@@ -69,7 +69,7 @@ class Reordered(OnOne):
 
     Attributes:
         input: the other node.
-        index_map: converts an index of this node to an index of the other.
+        index_map: converts an index of this node to an index of the other node.
     """
 
     index_map: IndexMap
@@ -93,10 +93,10 @@ class Reordered(OnOne):
         return self.index_map.parameters
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw.
+        """Return the position and row of an element, from which random maps derive random numbers.
 
-        The node below has the same if this node only repeats and the engine runs the repeat; else
-        they are `(index, 0)`.
+        They are those of the node below if this node only repeats, and the engine runs the repeat; else
+        `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
@@ -136,7 +136,7 @@ class Reordered(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class LivingElements(Reordered):
-    """A node with the elements of another node, without some records of the source.
+    """A node with the elements of another node, without those of omitted records.
 
     Attributes:
         input: the other node.
@@ -149,13 +149,13 @@ class LivingElements(Reordered):
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit; it does not know records appended later."""
+        """True if a user's function decided which records to omit. It was not called for records appended later."""
         # It was not asked about records that are appended later.
         return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make the node without the records that a user names or that its source has lost.
+        """Make the node without the records that a user names, and without records that were deleted from its source.
 
         If there are no such records, return `node` itself.
 

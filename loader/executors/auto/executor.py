@@ -55,7 +55,7 @@ NOTHING: Counts = (0.0, 0, 0, 0.0)
 
 
 @dataclass
-class Search:
+class SettingSearch:
     """Progress of the search for the fastest number of workers, kept from one epoch to the next.
 
     Attributes:
@@ -107,8 +107,8 @@ class AutoExecutor(Executor):
         self._pipeline, self._observer, self._make_team = pipeline, observer, make_team
         here = may_work_here(pipeline, options)
         self._tuning = tuning
-        found: Search | None = tuning.take()
-        self.found = found or Search(_tuner(pipeline, options, here))
+        found: SettingSearch | None = tuning.take()
+        self.found = found or SettingSearch(_tuner(pipeline, options, here))
         workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None
