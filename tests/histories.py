@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from history_account import Account
-from history_programs import KINDS, LAST, NAMES, TAILS, Program, World
+from history_programs import KINDS, LAST, NAMES, TAILS, Program, World, mix_weights, record_weights
 from remedies import REMEDY
 
 from headrace import ShardOptions
@@ -36,8 +36,9 @@ class Run(NamedTuple):
     Attributes:
         steps: of each shard until its state is saved; a shard takes the next entry, and the first one after the last.
         then: the next program.
-        way: "own" state, "all" states, or "one" state for all shards; "own" and "one" only if they are possible.
-        lost: steps after the state was saved, before the run is killed.
+        way: "own" state, "all" states, "one" state for all shards, or "live": the run goes on with `change`. Other ways than
+            "all" are taken only if they are possible.
+        lost: steps after the state was saved, before the run is killed; none if it goes on.
         appended: part and number of records that are appended before the steps.
     """
 
@@ -132,7 +133,7 @@ def drawn(seed: int, kinds: tuple[str, ...] = tuple(KINDS)) -> History:
         then = then if draw.random() < 0.4 else then._replace(shards=draw.randint(1, 3))
         equal = draw.random() < 0.4
         steps = (draw.choice(STEPS),) if equal else tuple(draw.choice(STEPS) for _ in range(last.shards))
-        way = draw.choice(["own", "all", "all", "one", "one"])
+        way = draw.choice(["own", "all", "all", "one", "one", "live", "live"])
         appended = tuple((draw.choice([*last.records]), draw.randint(1, 3)) for _ in range(draw.randint(0, 2)))
         lost = draw.choice([0, 0, 1, 2])
         runs.append(Run(steps, then, way, lost, appended if kind.grows else ()))
@@ -190,6 +191,11 @@ REASONS = {
     "planned batches and skipped steps": "planned batches cannot change their number of shards",
     "shorter epochs by weight": "an epoch has at most as many records as there are weights above 0",
     "rows after a mix": "restore a checkpoint that was saved between two windows",
+    "live, and not aligned": "in which each step has the same number of records",
+    "live, and grows": "does not work for a mix whose parts grow during the run",
+    "live, and joined or planned": "does not work for",
+    "live, and left by other shards": "its records were left by a run on another number of shards",
+    "live, after the end": "is after the end of the stream",
 }
 """What may be refused, and words of the message."""
 
@@ -299,12 +305,16 @@ def _played(history: History, world: World, known: dict[str, Any]) -> Outcome:
         ended |= any(shard.ended for shard in shards)
         states = [shard.iterator.get_state() for shard in shards]
         equal = len({shard.iterator.step for shard in shards}) == 1 and not ended
-        lost = [[*shard.take(run.lost)] for shard in shards]
-        account.looked_ahead |= any(lost)
         then = run.then
         if any(fault(Situation(program, then, equal, ended)) for fault in known.values()):
             left_out, then = left_out + 1, program
-        found = _resumed(states, opened(then, world), run.way, program, equal)
+        wanted = one_change(program, then) if run.way == "live" and equal else {}
+        live = wanted and not any(shard.expected for shard in shards)
+        lost = [[*shard.take(0 if live else run.lost)] for shard in shards]
+        account.looked_ahead |= any(lost)
+        found = (
+            _changed(shards, wanted, then) if live else _resumed(states, opened(then, world), run.way, program, equal)
+        )
         if isinstance(found, str):
             refused.append(Refusal(reason_of(found), found))
             then = program
@@ -320,6 +330,35 @@ def _played(history: History, world: World, known: dict[str, Any]) -> Outcome:
         program, shards = then, found
     _finish(program, shards, world, account)
     return Outcome(changes, left_out, tuple(refused))
+
+
+def one_change(former: Program, then: Program) -> dict[str, Any]:
+    """The arguments of `change` that make one program of another; {} if there are none, or it takes several calls."""
+    wanted: dict[str, Any] = {}
+    kind = KINDS[then.kind]
+    if then.weights != former.weights and then.weights.keys() == former.weights.keys():
+        wanted["weights"] = record_weights(then) if "weighted" in then.kind else mix_weights(then)
+    if then.omitted != former.omitted:
+        omitted = {name: list(keys) for name, keys in then.omitted.items()}
+        wanted["omit"] = omitted["a"] if kind.parts == (1, 1) else omitted
+    if then.batch != former.batch:
+        wanted["batch_size"] = then.batch
+    if wanted.get("weights", {}) is None or wanted.get("batch_size", 1) is None:
+        return {}
+    rest = former._replace(weights=then.weights, omitted=then.omitted, batch=then.batch)
+    return wanted if len(wanted) == 1 and rest == then else {}
+
+
+def _changed(shards: list[Shard], wanted: dict[str, Any], then: Program) -> list[Shard] | str:
+    """The same shards, which go on with a change; or why that was refused."""
+    for number, shard in enumerate(shards):
+        try:
+            shard.iterator.change(**wanted)
+        except (TypeError, ValueError) as error:
+            assert not number, f"shard 0 changes, and shard {number} does not: {error}"
+            return str(error)
+        shard.program = then
+    return shards
 
 
 def _resumed(states: list[bytes], shards: list[Shard], way: str, former: Program, equal: bool) -> list[Shard] | str:

@@ -243,11 +243,15 @@ def record_weight(program: Program, number: int) -> int:
     return 0 if (number + program.weights["a"]) % 3 == 0 else 1 + number % 2
 
 
+def record_weights(program: Program) -> list[int]:
+    """The weights of all records of a `WeightedSampler`."""
+    return [record_weight(program, number) for number in range(program.records["a"])]
+
+
 def _weighted(program: Program, shard: ShardOptions, world: World, replacement: bool = True) -> Any:
     source = Records(world, "a", program.records["a"], False)
-    weights = [record_weight(program, number) for number in range(len(source))]
     sampler = WeightedSampler(
-        weights, replacement=replacement, num_epochs=None if replacement else program.epochs, seed=3
+        record_weights(program), replacement=replacement, num_epochs=None if replacement else program.epochs, seed=3
     )
     return _loader(program, shard, source, sampler)
 
@@ -321,6 +325,13 @@ def _nested(program: Program, mix: Any, parts: dict[str, Any]) -> dict[str, Any]
 
 def _outer(program: Program) -> dict[str, int]:
     return {"m": 2, **{name: weight for name, weight in program.weights.items() if name not in "ab"}}
+
+
+def mix_weights(program: Program) -> dict[str, int] | None:
+    """The weights that a user gives to the uppermost mix; None if these are a schedule."""
+    if isinstance(_schedule(program), list):
+        return None
+    return _outer(program) if KINDS[program.kind].fixed else program.weights
 
 
 def _mix_of_mixes(program: Program, shard: ShardOptions, world: World) -> Any:

@@ -48,7 +48,8 @@ def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSample
     if saved is None:
         return None
     if isinstance(sampler, ChangingSampler):
-        return sampler if counts else sampler.of_generation(History.of(saved).last.generation)
+        # Without its changes: an iterator that was restored before has those of that run.
+        return sampler.of_generation(sampler.generation if counts else History.of(saved).last.generation)
     if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not sampler.facts.can_change:
         return None
     return ChangingSampler(sampler, generation=History.of(saved).last.generation)

@@ -181,3 +181,26 @@ def test_one_state_restores_no_other_shards_where_these_may_stand_elsewhere():
         pytest.raises(CheckpointError, match="takes the state of one shard, not 2"),
     ):
         iterator.set_states(_stands(2, (1, 1)), equal_steps=True)
+
+
+def test_an_iterator_is_restored_twice_after_records_were_appended(tmp_path):
+    """From a state of before, and from one of its own."""
+    path = tmp_path / "sizes.json"
+    append(path, 10)
+
+    def stream(generation=None):
+        source = GrowingKeys(path, generation)
+        sampler = IndexSampler(len(source), num_epochs=2)
+        return iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(2)], growth="hand"))
+
+    before = stream(0)
+    next(before)
+    append(path, 4)
+    states, iterator = [before.get_state()], stream()
+    iterator.set_state(states[0])
+    states.append(iterator.get_state())
+    rest = [batch.tolist() for batch in iterator]
+    assert sum(map(len, rest)) == 8 + 14
+    for state in states:
+        iterator.set_state(state)
+        assert [batch.tolist() for batch in iterator] == rest
