@@ -66,7 +66,7 @@ class ShardOptions:
 
     def global_positions(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert this shard's local positions `int64[n]` to global positions `int64[n]`."""
-        return local * self.shard_count + self.shard_index
+        return local if self.shard_count == 1 else local * self.shard_count + self.shard_index
 
 
 def as_shard_options(options: Any) -> ShardOptions:

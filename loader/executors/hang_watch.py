@@ -138,10 +138,11 @@ class HangWatch:
         for number, worker in enumerate(list(self._workers)):
             if (busy := worker.busy) is None:
                 continue
-            took = perf_counter() - busy.began
-            began, times = self._told.get(number, (busy.began, 0))
-            if took >= ((times if began == busy.began else 0) + 1) * seconds:
-                self._told[number] = busy.began, int(took / seconds)
+            began = busy[0]
+            took = perf_counter() - began
+            told, times = self._told.get(number, (began, 0))
+            if took >= ((times if told == began else 0) + 1) * seconds:
+                self._told[number] = began, int(took / seconds)
                 self._tell(hang_of(worker, busy, self._reads, took))
 
 
@@ -164,23 +165,20 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
             described.
         seconds: seconds since the task began.
     """
-    frames = _frames_of(busy.thread)
+    _, task, thread = busy
+    frames = _frames_of(thread)
     who, where = READING, ""
     try:
         if (under_way := reads.oldest()) is not None and frames and is_ours(frames[0]):
             frames = _frames_of(under_way.thread)
-            leaf = worker.pipeline.every_leaf[busy.task.leaf] if isinstance(busy.task, SpanTask) else None
+            leaf = worker.pipeline.every_leaf[task.leaf] if isinstance(task, SpanTask) else None
             keys = [leaf.told(key) if leaf else key for key in under_way.keys.tolist()]
             where = f"on record keys {first_few(keys, 8)}"
         else:
             who, where = _operation_in(frames, worker.pipeline), worker.place_now()
     except Exception:  # the work went on, and what was looked at is no more
         where = ""
-    where = (
-        where or f"at {task_in_words(busy.task, NO_BLOCKS, worker.pipeline)}"
-        if isinstance(busy.task, SpanTask)
-        else where
-    )
+    where = where or f"at {task_in_words(task, NO_BLOCKS, worker.pipeline)}" if isinstance(task, SpanTask) else where
     shown = _users_part(frames) or frames
     line = f" ({shown[0].f_code.co_filename}:{shown[0].f_lineno}, in {shown[0].f_code.co_name})" if shown else ""
     pairs = ((frame, frame.f_lineno) for frame in reversed(shown[:MOST_FRAMES]))

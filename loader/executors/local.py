@@ -15,10 +15,11 @@ from typing import Any
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
+from ..work.column_units import ColumnUnits
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
-from ..work.units import ColumnUnits, InlineUnits, has_units
+from ..work.units import InlineUnits, has_units
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead
@@ -27,7 +28,7 @@ from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
 
 # Chosen: the cost of a task is little then, beside that of its batches.
-MOST_UNITS = 16
+MOST_UNITS = 64
 """Largest number of batches in a task whose batches are made one by one."""
 
 
@@ -87,15 +88,10 @@ class InlineExecutor(Executor):
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        return self._worker.column_units(task)
+        return self._worker.column_units(task, self.note_units)
 
-    def run_unit(
-        self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
-    ) -> Block | None:
-        if "jax.profiler" in sys.modules:
-            with profiled("task"):
-                return self._worker.run_unit(task, ahead, made, units)
-        return self._worker.run_unit(task, ahead, made, units)
+    def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
+        return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
         """Choose the number of batches in the next task, from the seconds that a task of `units` batches took."""

@@ -233,7 +233,11 @@ class Flow:
         """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):
-            failure = units.make()
+            if "jax.profiler" in sys.modules:
+                with profiled("task"):
+                    failure = units.make()
+            else:
+                failure = units.make()
             waits.end(perf_counter())
             if failure is not None:
                 return failure

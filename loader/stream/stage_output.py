@@ -117,7 +117,7 @@ class StageOutput:
         """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
-            block.units.note = partial(self._note_unit, number)
+            block.units.report_to(sums, partial(self._note_unit, number))
             self._give(request.rows(NumberedBlock(number, block), 0, 0))
             return
         made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
@@ -148,18 +148,12 @@ class StageOutput:
         elif block.failure is None and not self._found and (barren := self._guard.go_on(request)) is not None:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
-    def _note_unit(self, number: int, task: SpanTask, block: Block | None) -> None:
+    def _note_unit(self, number: int, task: SpanTask, block: Block) -> None:
         """Count an element that was made of `task`, which is a part of the task of block number `number`.
 
-        `block` has the times and warnings of the element; None if there are none.
+        `block` has a failure, times or warnings.
         """
-        sums = self._sums
-        sums.tasks += 1
-        sums.inputs += task.stop - task.start
-        if block is None:
-            sums.rows += 1
-            return
-        sums.rows += block.count
+        self._sums.count(task.stop - task.start, block.count)
         if block.times is not None:
             self._observer.note(number, task, block)
         if block.notices:

@@ -51,11 +51,10 @@ class Waits:
     def end(self, now: float) -> None:
         """End the current wait at time `now`."""
         began = now if self.began is None else self.began
-        self._since = self._since or began
-        away = began - (self._until or began)
-        if away > self._pauses[0]:
-            self._pauses = self._with(away)
-        self._seconds, self._until, self.began = self.until(now), now, None
+        if began - self._until >= self._pauses[0]:
+            self._since = self._since or began
+            self._pauses = self._with(began - (self._until or began))
+        self._seconds, self._until, self.began = self._seconds + (now - began), now, None
 
     def until(self, now: float) -> float:
         """Return the seconds of all waits up to time `now`, including a wait that has not ended."""

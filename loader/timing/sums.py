@@ -72,6 +72,12 @@ class StageSums:
     operations: list[float] = field(default_factory=list)
     slowest: dict[int, SlowestCall] = field(default_factory=dict)
 
+    def count(self, inputs: int, rows: int) -> None:
+        """Count a task of `inputs` positions, from which `rows` rows came."""
+        self.tasks += 1
+        self.inputs += inputs
+        self.rows += rows
+
     def add(self, tasks: Rows) -> None:
         self.timed_inputs += int(tasks["inputs"].sum())
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])

@@ -7,9 +7,7 @@ batches, with one `np.take` for each column and no work per record.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,31 +194,16 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
     return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
 
 
-class ColumnBatches:
-    """Iterator of batches of rows `[0, stop)`: `batch_of(start, stop)` for each `size` rows.
+class Gathering(NamedTuple):
+    """Makes the batches of some rows.
 
-    Its `len` is the number of batches that are left.
+    Attributes:
+        starts: number of the first row of each batch.
+        batch_at: function that takes one of these, and returns the batch.
     """
 
-    def __init__(self, batch_of: Callable[[int, int], Element], stop: int, size: int) -> None:
-        self._batch_of, self._stop, self._size = batch_of, stop, size
-        self._starts = iter(range(0, stop, size))
-
-    def __len__(self) -> int:
-        return length_hint(self._starts)
-
-    __length_hint__ = __len__
-
-    def __iter__(self) -> ColumnBatches:
-        return self
-
-    def skip(self) -> None:
-        """Leave out the next batch."""
-        next(self._starts, None)
-
-    def __next__(self) -> Element:
-        start = next(self._starts)
-        return self._batch_of(start, min(start + self._size, self._stop))
+    starts: range
+    batch_at: Callable[[int], Element]
 
 
 class ColumnReader:
@@ -254,14 +237,24 @@ class ColumnReader:
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
-        return [*self.one_by_one(keys)]
+        starts, batch_at = self.gathering(keys)
+        return [batch_at(start) for start in starts]
 
-    def one_by_one(self, keys: NDArray[np.int64]) -> ColumnBatches:
-        """Return an iterator of the batches of the rows with these keys. Each batch is made when the iterator reaches it."""
-        size = self.batch_size
-        cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
+    def gathering(self, keys: NDArray[np.int64]) -> Gathering:
+        """Return an object that makes the batches of the rows with these keys, one by one."""
+        size, specs, unflatten = self.batch_size, self._specs, self._structure.unflatten
+        count = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
-        return ColumnBatches(partial(self._batch_of, rows), cut, size)
+
+        def batch_at(start: int) -> Element:
+            stop = start + size
+            arrays = self._arrays(specs if stop <= count else self._specs_of(count - start))
+            for (column, places), array in zip(rows, arrays):
+                # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
+                column.take(places[start:stop], 0, array, "clip")
+            return unflatten(arrays)
+
+        return Gathering(range(0, count, size), batch_at)
 
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
@@ -277,14 +270,6 @@ class ColumnReader:
         count = len(records) - len(records) % self.batch_size
         before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows
         return (self.batches(reader.keys(before)) if count else []), failure
-
-    def _batch_of(self, rows: list[tuple[NDArray[Any], NDArray[np.int64]]], start: int, stop: int) -> Element:
-        specs = self._specs if stop - start == self.batch_size else self._specs_of(stop - start)
-        arrays = self._arrays(specs)
-        for (column, places), array in zip(rows, arrays):
-            # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
-            column.take(places[start:stop], 0, array, "clip")
-        return self._structure.unflatten(arrays)
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Allocate the arrays of a batch.

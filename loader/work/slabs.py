@@ -134,6 +134,7 @@ class SlabPool:
         self._free: list[Slab] = []
         self._specs: Sequence[ArraySpec] = ()
         self._layout: _Layout = ([], None)
+        self._plain = False  # no array of these specs is on a slab
         self._shared = np.empty(0, np.uint8)  # what is left of a slab that small batches share
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
@@ -146,6 +147,9 @@ class SlabPool:
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
+            self._plain = all(size < self._pooled_from for _, size in self._layout[0])
+        if self._plain:
+            return [np.empty(shape, dtype) for shape, dtype in specs]
         arrays: list[NDArray[Any]] = []
         for parts, size in self._layout[0]:
             if size < self._pooled_from:

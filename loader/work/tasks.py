@@ -6,12 +6,13 @@ task returned, and the origin of each row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +21,34 @@ from ...common.fields import replaced
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
 
+if TYPE_CHECKING:
+    from ..timing.sums import StageSums
 
-class Units(Protocol):
-    """Interface of a task whose elements are made one by one, each only when the caller asks for it."""
 
-    made: list[Any]
-    """List with the element made last, until somebody takes it out."""
+class Units(ABC):
+    """The elements of a task, each of which is made only when it is asked for.
 
-    note: Callable[[SpanTask, Block | None], None]
-    """Function that is called after each element, with the part of the task that the element was made of.
-
-    Its second argument is a block (the rows of one task) with a failure, times or warnings, or None
-    if there are none.
+    Attributes:
+        made: list with the element made last, until somebody takes it out.
     """
 
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+
+    def report_to(self, sums: StageSums, note: Callable[[SpanTask, Block], None]) -> None:
+        """Set where elements are counted; called before the first is made.
+
+        Args:
+            sums: sums of the stage, to which each element is added.
+            note: function that is called in place of that if an element comes with a block (the rows
+                of one task) that has a failure, times or warnings. It gets the part of the task that
+                the element was made of, and the block.
+        """
+        self._sums, self._note = sums, note
+
+    @abstractmethod
     def make(self) -> Failure | None:
-        """Make the next element. Return None, or the failure if it could not be made."""
+        """Make the next element, append it to `made`, and count it. Return None, or the failure if it could not be made."""
 
 
 class Failure:
@@ -316,18 +329,9 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 """Blocks, each with the range `[start, stop)` of its rows. Together these are the rows of a group."""
 
 
-class Busy(NamedTuple):
-    """A task that is running.
-
-    Attributes:
-        began: time at which it began (`perf_counter` seconds).
-        task: the task.
-        thread: identifier of its thread.
-    """
-
-    began: float
-    task: Task
-    thread: int
+# A plain tuple is made in a fifth of the time, and one is made for every batch.
+Busy: TypeAlias = tuple[float, Task, int]
+"""A task that is running: the time at which it began (`perf_counter` seconds), the task, the identifier of its thread."""
 
 
 def input_count(task: Task) -> int:

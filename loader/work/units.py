@@ -8,17 +8,11 @@ released, from records that are still in the caches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..plan.pipeline import Pipeline
-from .tasks import Block, Failure, RecordsAhead, SpanTask
-
-if TYPE_CHECKING:
-    from .reader import ColumnBatches
-    from .steps.chain import StepChain
-    from .steps.inputs import Inputs
+from .tasks import Block, Failure, RecordsAhead, SpanTask, Units
 
 
 class MakesUnits(Protocol):
@@ -30,19 +24,16 @@ class MakesUnits(Protocol):
     def reads_in_place(self, task: SpanTask) -> bool:
         """Return True if the calling thread should read the records of a task itself, because reading is very quick."""
 
-    def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes the batches of a task from columns; None if batches are made of records."""
+    def column_units(self, task: SpanTask) -> Units | None:
+        """Return the elements of a task if they are made from columns; else None."""
 
-    def run_unit(
-        self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
-    ) -> Block | None:
+    def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
         """Make the next element of a task, and append it to `made`.
 
         Args:
             task: the part of the task that makes this element.
             ahead: function that waits for its records, or None if they are not read ahead.
             made: list to which the element is appended.
-            units: result of `column_units`, whose next batch is taken; None: it is made of records.
 
         Returns:
             None; or a block (the rows of one task) without rows that has a failure, times or
@@ -53,25 +44,7 @@ class MakesUnits(Protocol):
         """Record that a task of `units` elements took `seconds` seconds, which decides the length of the next tasks."""
 
 
-class ColumnUnits(NamedTuple):
-    """Batches of a task, made directly from columns, and the chain of operations that makes an element of each batch.
-
-    Attributes:
-        chain: makes the elements.
-        batches: iterator of the batches.
-        inputs: the same batches as inputs of the chain.
-    """
-
-    chain: StepChain
-    batches: ColumnBatches
-    inputs: Inputs
-
-
-def _tell_nobody(task: SpanTask, block: Block | None) -> None:
-    """Do nothing. This is the value of `InlineUnits.note` until another function is set."""
-
-
-class InlineUnits:
+class InlineUnits(Units):
     """A task of several elements, each of which is made only when the caller asks for it.
 
     The object is also the task's handle (the result to come). A unit is the inputs of one element.
@@ -80,46 +53,31 @@ class InlineUnits:
         executor: makes the elements.
         task: the task.
         unit: number of positions in a unit.
-
-    Attributes:
-        made: list with the element made last.
-        note: function that is called after each element with its task, and a block with times and
-            warnings, or None.
     """
 
-    __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
-
     def __init__(self, executor: MakesUnits, task: SpanTask, unit: int) -> None:
+        super().__init__()
         self._executor, self._task, self._unit = executor, task, unit
         self._left = iter(range(task.start, task.stop, unit))
         self._count = -(-(task.stop - task.start) // unit)
         self._begun: deque[RecordsAhead | None] = deque()
         self._seconds = 0.0
-        self._columns: ColumnUnits | None = None
-        self.made: list[Any] = []
-        self.note: Callable[[SpanTask, Block | None], None] = _tell_nobody
 
     def ready(self) -> bool:
         return False
 
     def result(self) -> Block:
-        return Block(self._count, units=self)
+        return Block(self._count, units=self._executor.column_units(self._task) or self)
 
     def make(self) -> Failure | None:
-        """Make the next element, append it to `made`, and call `note`.
-
-        Return None, or the failure if it could not be made.
-        """
         began = perf_counter()
         task = self._part(next(self._left))
-        if task.start == self._task.start:
-            self._columns = self._executor.column_units(self._task)
-        ahead = self._reading_of(task) if self._columns is None else None
-        block = self._executor.run_unit(task, ahead, self.made, self._columns)
-        if block is not None:
-            now = perf_counter()
-            block.moments = began, began, now
-        self.note(task, block)
+        block = self._executor.run_unit(task, self._reading_of(task), self.made)
+        if block is None:
+            self._sums.count(task.stop - task.start, 1)
+        else:
+            block.moments = began, began, perf_counter()
+            self._note(task, block)
         self._seconds += perf_counter() - began
         if task.stop == self._task.stop:
             self._executor.note_units(self._count, self._seconds)

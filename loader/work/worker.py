@@ -21,6 +21,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
 from .blocks import apart, without_delivered
+from .column_units import ColumnUnits
 from .explain import explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, readers_of
@@ -44,7 +45,6 @@ from .tasks import (
     Task,
     input_count,
 )
-from .units import ColumnUnits
 
 
 class Worker:
@@ -98,6 +98,7 @@ class Worker:
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
         self.busy: Busy | None = None
+        self.units: ColumnUnits | None = None  # of which one is being made
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
@@ -111,49 +112,51 @@ class Worker:
 
         `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read ahead.
         """
-        self.busy = Busy(perf_counter(), task, get_ident())
+        self.busy = perf_counter(), task, get_ident()
         try:
             return self._run_task(task, blocks, read_ahead)
         finally:
             self.busy = None
 
-    def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes a task's batches one by one from columns; None if batches are made of records."""
+    def column_units(self, task: SpanTask, note_units: Callable[[int, float], None]) -> ColumnUnits | None:
+        """Return the elements of a task if they are made from columns; else None. For `note_units` see `ColumnUnits`."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
         try:
-            batches = self._columns.one_by_one(self._readers[task.leaf].keys(task))
+            gathering = self._columns.gathering(self._readers[task.leaf].keys(task))
         except Exception:  # Units that are read on their own find out which of them fails.
             return None
-        return ColumnUnits(chain, batches, chain.inputs_of_span(task, batches))
+        return ColumnUnits(self, chain, task, gathering, note_units)
 
-    def run_unit(
-        self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element], units: ColumnUnits | None = None
-    ) -> Block | None:
+    def count_untimed(self, stage: int, most: int) -> int:
+        """Return how many of the stage's next `most` tasks are neither timed nor watched; the caller makes these itself."""
+        torch_is_new = not self._torch.seen and "torch" in sys.modules
+        if stage in self._unwatched or self._seeds_globals or torch_is_new:
+            return 0
+        untimed = min(self._until_timed[stage] - 1, most)
+        self._until_timed[stage] -= untimed
+        return untimed
+
+    def failed_unit(self, stage: int, failed: Block) -> Block:
+        """Return the block to deliver for a unit that somebody else made, up to its failure."""
+        assert failed.failure is not None, "it failed"
+        self._end(stage, True)
+        return apart(self._with_notices(failed), failed.failure)
+
+    def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
         """Make one element, and append it to `made`.
 
-        Args:
-            task: task of the inputs of this element.
-            read_ahead: function that waits for its records; None if they are not read ahead.
-            made: list to which the element is appended.
-            units: makes the batch from which the element is made; None: it is made of records.
-
-        Returns:
-            None; or a block (the rows of one task) without rows that has a failure, times or warnings.
+        Returns None; or a block (the rows of one task) without rows that has a failure, times or warnings.
         """
-        stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
-        if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
-            if units is not None:
-                units.batches.skip()
+        if not self.count_untimed(task.stage, 1):
             block = self.run(task, NO_BLOCKS, read_ahead)
             made += block.elements
             block.here = ()
             return block
-        self._until_timed[stage] -= 1
-        self.busy = Busy(perf_counter(), task, get_ident())
+        self.busy = perf_counter(), task, get_ident()
         try:
-            failed = self._make(task, read_ahead, made) if units is None else self._make_next(task, units, made)
+            failed = self._make(task, read_ahead, made)
         finally:
             self.busy = None
         if failed is not None and failed.failure is not None:
@@ -172,19 +175,10 @@ class Worker:
             self._end(task.stage, failed)
         return block
 
-    def _make_next(self, task: SpanTask, units: ColumnUnits, made: list[Element]) -> Block | None:
-        failed = True
-        try:
-            self._used = units.chain
-            block = units.chain.push_next(units.inputs, made)
-            failed = block is not None
-        finally:
-            self._end(task.stage, failed)
-        return block
-
     def place_now(self) -> str:
         """Describe the place of the record that operations work on; "" if it is unknown. Other threads may call this."""
-        return "" if self._used is None else self._used.place_now()
+        used = self.units or self._used
+        return "" if used is None else used.place_now()
 
     def _run_task(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         block = self._run_alone(task, blocks, read_ahead)

@@ -8,10 +8,10 @@ thread uses a chain. After a task fails, the chain is thrown away.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,6 @@ from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 from .fused import FusedMapFilter, plain_at_front
 from .inputs import Inputs
 from .seeded import seeded
-
-if TYPE_CHECKING:
-    from ..reader import ColumnBatches
 
 
 class StepChain:
@@ -78,6 +75,7 @@ class StepChain:
         self._skipped: list[str] = []
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
+        self.functions: list[Callable[[Element], Any]] = []  # that are called with a batch of columns
         self._plain = plain_at_front(stage.operations)
         self._take_all = self._context.take_all.get(stage.first + len(self._plain))
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
@@ -99,6 +97,7 @@ class StepChain:
         """From now on, take whole batches of `batch_size` records as inputs, so that the first operation is left out."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
+        self.functions = [function for function, _ in plain_at_front(self._stage.operations[1:])]
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Process the records of a span (consecutive positions), and return the block: the rows, or the rows before a failure.
@@ -132,25 +131,23 @@ class StepChain:
             self._inputs = None
         return failed
 
-    def push_next(self, inputs: Inputs, made: list[Element]) -> Block | None:
-        """Process the next one of `inputs`, and append its element to `made`. Return None, or a block with the failure."""
-        self._inputs, self._context.most = inputs, self._positions_per_input
-        try:
-            self._steps[inputs.place](next(inputs.elements))
-            for finish in self._context.at_end:
-                finish()
-        except Exception as last:
-            return self._failed_at_last(last, inputs)
-        made += self._elements
-        self._elements.clear()
-        return None
-
     @property
     def makes_one_of_each(self) -> bool:
-        """Return True if each input makes one element, and nothing needs its position, tag (origin) or time."""
-        return self._inputs_per_unit == 1 and not self._tracks and self._clock is None
+        """Return True if `functions` alone make one element of each batch, and its position is not needed."""
+        alone = self._place + len(self.functions) == len(self._stage.operations) and self._stage.one_to_one
+        return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
-    def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any] | ColumnBatches) -> Inputs:
+    def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
+        """Return a block with the failure at the last of `inputs` so far: `error`, after `called` of `functions` returned.
+
+        `called` is -1 if the batch itself could not be gathered.
+        """
+        self._inputs = inputs
+        if called >= 0:
+            self._context.blame(self._stage.first + self._place + called)
+        return self._failed_at_last(error, inputs)
+
+    def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any]) -> Inputs:
         self._read, self._context.only = span.leaf, span.only
         leaf = self._pipeline.every_leaf[span.leaf]
 
@@ -257,8 +254,9 @@ class StepChain:
     def place_now(self) -> str:
         """Describe the place of the input that is being processed; "" if there is none. Other threads may call this."""
         inputs = self._inputs
-        if inputs is None:
-            return ""
+        return "" if inputs is None else self.place_in(inputs)
+
+    def place_in(self, inputs: Inputs) -> str:
         tag = int(inputs.tags()[inputs.last])
         if self._below_join and not self._stage.on_join:
             return f"at row {tag} of what was joined of {self._joined}"
