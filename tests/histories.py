@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -351,14 +352,22 @@ def one_change(former: Program, then: Program) -> dict[str, Any]:
 
 def _changed(shards: list[Shard], wanted: dict[str, Any], then: Program) -> list[Shard] | str:
     """The same shards, which go on with a change; or why that was refused."""
-    for number, shard in enumerate(shards):
-        try:
-            shard.iterator.change(**wanted)
-        except (TypeError, ValueError) as error:
-            assert not number, f"shard 0 changes, and shard {number} does not: {error}"
-            return str(error)
+    reasons = [_reason(partial(shard.iterator.change, **wanted)) for shard in shards]
+    assert all(reasons) or not any(reasons), f"some shards change, and others do not: {reasons}"
+    if reasons[0]:
+        return reasons[0]
+    for shard in shards:
         shard.program = then
     return shards
+
+
+def _reason(change: Callable[[], None]) -> str:
+    """Why a change was refused; "" if it was made."""
+    try:
+        change()
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def _resumed(states: list[bytes], shards: list[Shard], way: str, former: Program, equal: bool) -> list[Shard] | str:
