@@ -14,7 +14,7 @@ from ...errors import CheckpointError
 from ..protocol import ENDLESS
 from .order import MixOrder
 from .parts import part_named
-from .weights import MAX_POSITION, ramped, stages_of
+from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 
 
 def saved_length(saved: Mapping[str, Any]) -> int:
@@ -174,11 +174,10 @@ def order_of(saved: Mapping[str, Any]) -> MixOrder:
         own = MixOrder(names, ramped(stages) if ramp else stages)
         history, changes = saved.get("history"), changes_of(saved)
         order = own if history is None else MixOrder.from_values(history).changed(history["until"], own)
-        weights, later = dict(schedule[-1][1]), []
-        for number, (position, others) in enumerate(changes):
-            weights = {**weights, **others}
-            later.append((position if number else 0, weights))
-        return order.changed(changes[0][0], MixOrder(names, stages_of(later, names))) if changes else order
+        if not changes:
+            return order
+        later = changed_stages(dict(zip(names, stages[-1][1])), [(position, others) for position, others in changes])
+        return order.changed(changes[0][0], MixOrder(names, later))
     except (TypeError, ValueError, LookupError) as error:
         raise _damaged(error) from None
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -222,11 +223,17 @@ class MixOrder:
         before, _ = _cut(self.stages, position)
         _, after = _cut(other.stages, position)
         former = [(start, (*weights, *(0.0,) * (len(names) - len(self.names)))) for start, weights in before]
-        later = []
-        for start, weights in after:
-            by_name = dict(zip(other.names, weights))
-            later.append((start, tuple(by_name.get(name, 0.0) for name in names)))
+        later = (
+            after if names == other.names else [(start, _for_names(names, other.names, each)) for start, each in after]
+        )
         return MixOrder(names, (*former, *later))
+
+    def begun_as(self, other: MixOrder) -> MixOrder:
+        """Return this order, with the stages that another order has made already and that are the same in both."""
+        if self.names != other.names or "_stages" not in vars(other):
+            return self
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.stages, other.stages)))
+        return MixOrder(self.names, self.stages, other._stages[:same])
 
     def to_values(self) -> dict[str, Any]:
         """Return the order as JSON values, which `from_values` reads."""
@@ -298,6 +305,11 @@ def _cut(
     number = bisect_right([start for start, _ in stages], position)
     before = [stage for stage in stages[:number] if stage[0] < position]
     return before, [(position, stages[number - 1][1]), *stages[number:]]
+
+
+def _for_names(names: Sequence[str], own: Sequence[str], weights: Sequence[float]) -> tuple[float, ...]:
+    by_name = dict(zip(own, weights))
+    return tuple(by_name.get(name, 0.0) for name in names)
 
 
 def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any, Self
 
 from ..protocol import VectorSampler
-from .ends import changes_of, last_weights, order_before, schedule_of
+from .ends import changes_of, last_weights, order_before, order_of, schedule_of
 from .identity import PASSING
+from .order import MixOrder
 from .weights import MAX_POSITION, Stages, Weights, stages_of, weights_of
 
 
@@ -28,6 +29,7 @@ class MixPast(VectorSampler):
     _given: Stages
     _ramp: bool
     _history: dict[str, Any] | None = None  # the order before the last change of parts
+    _begins_as: MixOrder | None = None  # an order whose first stages need not be made again
     _first: Any = None  # the weights and the ramp from which `changes` began, if the user's are later ones
     changes: list[list[Any]] = []  # noqa: RUF012, never changed in place
     fingerprint: Any
@@ -44,10 +46,18 @@ class MixPast(VectorSampler):
         passing = {"history": self._history, "first": self._first, "changes": self.changes}
         return {"weights": weights, "ramp": self._ramp, **{name: value for name, value in passing.items() if value}}
 
+    @cached_property
+    def _drawn(self) -> MixOrder:
+        """The order of the parts, without the ends of parts."""
+        order, like = order_of(self._order_entries), self._begins_as
+        self._begins_as = None  # a pickle would contain it
+        return order if like is None else order.begun_as(like)
+
     def _copied(self) -> Self:
         """Return a copy without cached values."""
         other = copy.copy(self)
-        for name in ("_ended", "_ends", "_shuffles", "_weights", "facts", "fingerprint"):
+        other._begins_as = None
+        for name in ("_drawn", "_ended", "_ends", "_shuffles", "_weights", "facts", "fingerprint"):
             other.__dict__.pop(name, None)
         return other
 
@@ -118,6 +128,7 @@ class MixPast(VectorSampler):
         """
         other = self._copied()
         other._add_change(position, dict(sorted(zip(self._parts, weights_of(weights, list(self._parts))))))
+        other._begins_as = self._drawn
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> Self:

@@ -20,7 +20,7 @@ from ..balance import Balance, checked
 from ..changing.sampler import ChangingSampler, living, refuse_balance
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from .ends import ends_of, order_of
+from .ends import ends_of
 from .order import MixOrder
 from .parts import as_order, check_lengths, part_named, parts_by_name
 from .past import MixPast
@@ -167,12 +167,11 @@ class MixSampler(MixPast):
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
         """The order with ended parts removed, its number of positions, and [part name, position] for each end of a part."""
-        order = order_of(self._order_entries)
         lengths = {
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from or 0)
+        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from or 0)
 
     @property
     def order(self) -> MixOrder:

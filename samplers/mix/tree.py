@@ -60,18 +60,6 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     return heap[0][3]
 
 
-def weight_of(tree: Tree, weights: Mapping[int, int]) -> int:
-    """Return the sum of the weights of all parts of a tree.
-
-    Args:
-        tree: the tree.
-        weights: by the number of the part, its weight.
-    """
-    if isinstance(tree, int):
-        return weights[tree]
-    return weight_of(tree[0], weights) + weight_of(tree[1], weights)
-
-
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
     """Return the largest difference between the count of a part and its share, over all parts.
 
@@ -82,19 +70,31 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5
     """
-    return max((weights[part] * above / 2 for part, above in _above(tree, weights, 0.0)), default=0.0)
+    return max((weight * above / 2 for weight, above in _above(_weighed(tree, weights), 0.0)), default=0.0)
 
 
-def _above(tree: Tree, weights: Mapping[int, int], above: float) -> Iterator[tuple[int, float]]:
-    """Yield the number of each part, and the sum of `1 / weight` over the nodes on its path, except the root.
+Weighed: TypeAlias = "tuple[int, Weighed | None, Weighed | None]"
+"""A subtree as its weight and its two sides, which are None for a part."""
+
+
+def _weighed(tree: Tree, weights: Mapping[int, int]) -> Weighed:
+    if isinstance(tree, int):
+        return weights[tree], None, None
+    left, right = _weighed(tree[0], weights), _weighed(tree[1], weights)
+    return left[0] + right[0], left, right
+
+
+def _above(tree: Weighed, above: float) -> Iterator[tuple[int, float]]:
+    """Yield the weight of each part, and the sum of `1 / weight` over the nodes on its path, except the root.
 
     Args:
         tree: a subtree.
-        weights: by the number of the part, its weight.
         above: the sum for the nodes above the subtree.
     """
-    if isinstance(tree, int):
-        yield tree, above
-        return
-    for side in tree:
-        yield from _above(side, weights, above + 1 / weight_of(side, weights))
+    waiting = [(tree, above)]
+    while waiting:
+        (weight, left, right), above = waiting.pop()
+        if left is None or right is None:
+            yield weight, above
+        else:
+            waiting += ((left, above + 1 / left[0]), (right, above + 1 / right[0]))

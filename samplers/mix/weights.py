@@ -101,6 +101,32 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     return {name: whole_number("max_epochs", epochs, 1, None, remedy) for name, epochs in sorted(max_epochs.items())}
 
 
+def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]) -> Stages:
+    """Convert weights that change step by step to stages, of which the first one begins at 0.
+
+    Args:
+        weights: weights before all changes, by part name in ascending order.
+        changes: a position and the weights that differ from there on, for each change; at least one.
+
+    Raises:
+        TypeError: if a weight is not a number.
+        ValueError: if a weight is outside its range or of an unknown part, all are 0, or the
+            positions do not ascend.
+    """
+    values, places = list(weights.values()), {name: place for place, name in enumerate(weights)}
+    stages: list[tuple[int, tuple[float, ...]]] = []
+    for position, others in changes:
+        if not others.keys() <= places.keys():
+            raise ValueError(f"they name {first_few([*others])}, but the parts are {first_few([*places], 8)}")
+        for name, weight in others.items():
+            values[places[name]] = _number(weight, name)
+        _check_drawn(values)
+        stages.append((position, tuple(values)))
+    if any(one >= other for (one, _), (other, _) in pairwise(stages)):
+        raise ValueError("the changes of weights do not ascend")
+    return ((0, stages[0][1]), *stages[1:])
+
+
 def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
     if isinstance(weights, (Mapping, str, bytes)) or not hasattr(weights, "__len__"):
         return False
@@ -133,13 +159,18 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
     if len(weights) != len(names):
         raise ValueError(f"there are {len(weights)} weights, but {len(names)} parts. Pass one weight for each part.")
     numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
-    if not any(numbers):
-        raise ValueError("all weights are 0, so nothing could be drawn. Give at least one part a weight above 0.")
+    _check_drawn(numbers)
     return numbers
 
 
+def _check_drawn(numbers: Sequence[float]) -> None:
+    if not any(numbers):
+        raise ValueError("all weights are 0, so nothing could be drawn. Give at least one part a weight above 0.")
+
+
 def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
-    unknown = [name for name in weights if name not in names]
+    known = {*names}
+    unknown = [name for name in weights if name not in known]
     if unknown:
         raise ValueError(
             f"weights= names {first_few(unknown)}, but the parts are {first_few(names, 8)}. Use these names."
@@ -200,11 +231,11 @@ def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
     >>> in_units([3.0, 1.0, 0.0], 100)
     (75, 25, 0)
     """
-    from fractions import Fraction  # 2 ms of a worker's start
-
-    exact = [Fraction(weight) for weight in weights]
+    ratios = [weight.as_integer_ratio() for weight in weights]
+    common = math.lcm(*(below for _, below in ratios))
+    exact = [above * (common // below) for above, below in ratios]
     total = sum(exact)
-    units = [max(int(weight * one / total), 1 if weight else 0) for weight in exact]
+    units = [max(weight * one // total, 1 if weight else 0) for weight in exact]
     heaviest = max(range(len(units)), key=units.__getitem__)
     units[heaviest] += one - sum(units)
     return tuple(units)
