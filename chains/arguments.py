@@ -93,7 +93,7 @@ def warn_of_exchange(node: Node, what: str) -> None:
     """
     if node.exchanges:
         warn(
-            f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
+            f"{what}: this is a slice of a shuffled dataset, which has another order in each epoch. So later epochs have other "
             "elements in the slice, those that another slice (for validation, say) had in the first. Slice before shuffle: "
             "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
         )

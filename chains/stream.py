@@ -91,7 +91,9 @@ class Stream:
             if name not in known:
                 from ..migration_hints.hints import unknown_argument
 
-                raise unknown_argument("IterDataset.with_options", name, [*known, "on_error", "max_errors"])
+                raise unknown_argument(
+                    function="IterDataset.with_options", name=name, known=[*known, "on_error", "max_errors"]
+                )
         changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
         if on_error is None and max_errors is None:
             return changed

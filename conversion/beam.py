@@ -47,7 +47,10 @@ def run_on_beam(
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
         told = ", ".join([f"runner={short_repr(runner)}", *([first_few(list(options))] if options else [])])
-        raise ConversionError(f"{told}: {shorten(error)}") from error
+        raise ConversionError(
+            f"Beam does not accept {told}: {shorten(error)}. Pass the name of a runner of Beam, and "
+            "options of this runner."
+        ) from error
     convert = beam.Map(_convert, _pickled(job))
     pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
     pipeline.run().wait_until_finish()

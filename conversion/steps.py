@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from ..common.identity.values import described, digest
-from ..common.messages import short_repr, shorten
+from ..common.messages import a_kind_of, short_repr, shorten
 from ..errors import ConversionError, HeadraceError, StopIterationError
 
 Step: TypeAlias = Callable[[Any], Any]
@@ -26,7 +26,7 @@ def raised_at(error: Exception, where: str) -> NoReturn:
         Exception: `error` itself, with a note.
     """
     if isinstance(error, HeadraceError):
-        raise type(error)(f"{where}: {shorten(error, 400)}") from error
+        raise type(error)(f"{where}: {shorten(error, 400)}.") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(
             f"{where}: transform= or encode= raised StopIteration. In your function, pass a default "
@@ -65,7 +65,7 @@ def _bytes(record: Any, name: str) -> Any:
     if isinstance(record, (bytes, bytearray, memoryview, str)):
         return record
     raise ConversionError(
-        f'decode="{name}" needs records of bytes, but a record is a {type(record).__name__} '
+        f'decode="{name}" needs records of bytes, but a record is {a_kind_of(record)} '
         f"({short_repr(record)}). Leave decode= out."
     )
 

@@ -225,7 +225,7 @@ class Target(ABC):
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
             if isinstance(error, OSError):
-                remedy = "Solve this, or pass another target."
+                remedy = "Correct this, or pass another target."
             raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(error)}. {remedy}") from error
 
 

@@ -115,8 +115,8 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     index = Index(found.count, file.stamp, digest_of(arrays, found.words), arrays, found.words)
     if not put_index(places, kind.name, index):
         warn(
-            f"{shorten(file.path)}: its index can be kept nowhere, and is made anew by each process; pass index_dir=, a folder "
-            "that can be written to."
+            f"{shorten(file.path)}: its index cannot be saved, so each process makes it again. Pass "
+            "index_dir=, a folder that can be written to."
         )
     return index
 

@@ -213,8 +213,9 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
     readers = shuffle.readers_of_a_block(shard_count)
     if readers > 1:
         warn(
-            f"shard_count={shard_count} does not divide lanes={shuffle.lanes} of the BlockShuffle: {readers} shards bring each "
-            f"block from the store. Pass BlockShuffle(…, lanes={lcm(shuffle.lanes, shard_count)}); it is another order."
+            f"shard_count={shard_count} does not divide lanes={shuffle.lanes} of the BlockShuffle: "
+            f"{readers} shards fetch each block from the object store. Pass BlockShuffle(…, "
+            f"lanes={lcm(shuffle.lanes, shard_count)}); it is another order."
         )
 
 

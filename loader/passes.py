@@ -27,7 +27,8 @@ class Passes:
             return
         self._warned = True
         warn(
-            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
-            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
-            "for batch in epoch: …`; or pass num_epochs=n and loop once."
+            "this loader was run to its end, and iter(loader) begins again: it repeats the same "
+            "epoch, in the same order, with the same random numbers. For epochs that differ, leave "
+            "out num_epochs= and write `for epoch in loader.epochs(n): for batch in epoch: …`; or "
+            "pass num_epochs=n and loop once."
         )

@@ -99,7 +99,7 @@ class IteratorStats(Snapshot):
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
-            return f"workers took {self._start:.1f} s to begin, in every loop anew: one iterator over all epochs (num_epochs=)."
+            return f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over all epochs (num_epochs=)."
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
             return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."

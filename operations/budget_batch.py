@@ -79,8 +79,9 @@ class BudgetBatch(Operation):
     reads_position = True
     plans_batches = True
     single_shard = (
-        "makes batches of windows of one stream, so that shards would have unequal numbers of them. Lengths that are known "
-        "before make them equal: pass lengths=, in a DataLoader or to MapDataset.budget_batch(…) before to_iter_dataset()"
+        "makes batches of windows of one stream, so that shards would have unequal numbers of them. With "
+        "known lengths, shards have equal numbers: pass lengths=, in a DataLoader or to "
+        "MapDataset.budget_batch(…) before to_iter_dataset()"
     )
 
     def __init__(

@@ -216,8 +216,8 @@ class Balance:
             keys = index % self.rounds[part] * len(self.rounds) + part
         if len(keys) and keys.max() >= len(self.costs):
             raise LengthsError(
-                f"balance= has {len(self.costs)} lengths, but the order has record {keys.max()}. Pass one length "
-                "for each record."
+                f"balance= has {len(self.costs)} lengths, but the sampler draws record {keys.max()}. "
+                "Pass one length for each record."
             )
         return self.costs[keys]
 

@@ -189,7 +189,7 @@ def _read(file: Path) -> LoaderState:
     except OSError as error:
         raise unreadable(file, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{shorten(file)}: {shorten(error, 400)}") from None
+        raise CheckpointError(f"{shorten(file)}: {shorten(error, 400)}.") from None
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:

@@ -14,5 +14,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}. Use one of the names in dir({__name__})."
+            )
         return getattr(_ours, name)

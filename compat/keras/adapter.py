@@ -126,10 +126,10 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
         return get_numpy_iterator(self._batches())  # type: ignore[no-any-return]
 
     def get_tf_dataset(self) -> Any:
-        raise _other_backend("tensorflow")
+        raise _other_backend(name="tensorflow")
 
     def get_torch_dataloader(self) -> Any:
-        raise _other_backend("torch")
+        raise _other_backend(name="torch")
 
     @property
     def num_batches(self) -> int | None:

@@ -63,7 +63,7 @@ def find_input(
         if folder is not None and os.path.isdir(folder):
             message = _nothing_in(folder, source_format, [suffix for form in forms for suffix in form.suffixes])
         else:
-            hint = "" if source_format else "; for images, or a name of TFDS, pass source_format= (--from)."
+            hint = "" if source_format else " For images, or a name of TFDS, pass source_format= (--from)."
             message = f"{error}{hint}"
         raise SourceNotFoundError(message) from error
     names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
@@ -73,8 +73,9 @@ def find_input(
 def _nothing_in(folder: str, source_format: str | None, suffixes: list[str]) -> str:
     whose = ", and their format as source_format= (--from), which is images for a folder of images"
     return (
-        f"the directory {short_repr(folder, TEXT)} holds no file whose name says its format ({first_few(suffixes, 16)}); pass "
-        f"files by a glob, such as {short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else whose}."
+        f"the directory {short_repr(folder, TEXT)} contains no file with a known format in its name "
+        f"({first_few(suffixes, 16)}); pass files by a glob, such as "
+        f"{short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else whose}."
     )
 
 

@@ -61,8 +61,9 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
         cause, why = error, f" ({shorten(error)})"
     value = short_repr(values[0] if len(values) == 1 else values)
     raise ConversionError(
-        f"column {short_repr(name)} has type {shorten(kind, 60)} in the first records, but a later record "
-        f"has {value}. Pass transform= to give all records one type.{why}"
+        f"column {short_repr(name)} has type {shorten(kind, 60)} in the first records, but a later "
+        f"record has {value}. Pass transform=, a function that gives this column the same type in all "
+        f"records.{why}"
     ) from (cause if why else None)
 
 

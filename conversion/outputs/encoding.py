@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import ConversionError
 from ..job import Output
 
@@ -38,7 +38,7 @@ class Encoding(Output):
 def _checked(encoded: Any) -> bytes:
     if isinstance(encoded, (bytes, bytearray, memoryview)):
         return bytes(encoded)
-    raise ConversionError(f"encode= returned a {type(encoded).__name__} ({short_repr(encoded)}). It must return bytes.")
+    raise ConversionError(f"encode= returned {a_kind_of(encoded)} ({short_repr(encoded)}). It must return bytes.")
 
 
 def as_example(record: Any) -> bytes:
@@ -63,7 +63,7 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, Mapping):
         return _example(record)
     raise ConversionError(
-        f"a record is a {type(record).__name__} ({short_repr(record)}), but the format stores bytes. Pass "
+        f"a record is {a_kind_of(record)} ({short_repr(record)}), but the format stores bytes. Pass "
         'encode=, a function that turns a record into bytes, or encode="json".'
     )
 
@@ -74,8 +74,9 @@ def _example(record: Mapping[str, Any]) -> bytes:
     for name, value in record.items():
         if _has_axes(value):
             raise ConversionError(
-                f"{short_repr(name)} is an array with several axes, but tf.train.Example does not store shapes. "
-                "Pass encode=, a function that turns a record into bytes, or flatten the array with transform=."
+                f"{short_repr(name)} is an array with several axes, but tf.train.Example does not "
+                "store shapes. Pass encode=, a function that turns a record into bytes, or pass "
+                "transform=, a function that flattens the array."
             )
     try:
         return encode_example({name: value for name, value in record.items() if value is not None})
@@ -114,7 +115,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise ConversionError(
-        f"a {type(value).__name__} ({short_repr(value)}) cannot be written as JSON. Pass encode=, a "
+        f"{a_kind_of(value)} ({short_repr(value)}) cannot be written as JSON. Pass encode=, a "
         "function that turns a record into bytes."
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ConversionError
 from ..job import Output
@@ -48,8 +48,8 @@ class ParquetOutput(Output):
             self.open(io.BytesIO()).close()
         except pyarrow().ArrowException as error:
             raise ConversionError(
-                f"the records do not fit the columns of the Parquet file: {shorten(error)}. Pass transform= to "
-                "give all records the same columns and types."
+                f"the records do not fit the columns of the Parquet file: {shorten(error)}. Pass "
+                "transform=, a function that gives all records the same columns and types."
             ) from error
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
@@ -73,8 +73,9 @@ class ParquetOutput(Output):
         for row in rows:
             if not row.keys() <= known:
                 raise ConversionError(
-                    f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, which the first "
-                    "records do not have. Pass transform= to give all records the same columns."
+                    f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, "
+                    "which the first records do not have. Pass transform=, a function that gives all "
+                    "records the same columns."
                 )
         columns = [
             array_of(field.name, [_plain(row.get(field.name)) for row in rows], field.type) for field in self._schema
@@ -130,7 +131,8 @@ def schema_of(records: Sequence[Any]) -> Any:
     for name in dict.fromkeys(name for row in rows for name in row):
         if not isinstance(name, str):
             raise ConversionError(
-                f"the column name {short_repr(name)} is not a string. Pass transform= to rename the column."
+                f"the column name {short_repr(name)} is not a string. Pass transform=, a function "
+                "that renames the column."
             )
         values = [_plain(row.get(name)) for row in rows]
         try:
@@ -138,8 +140,9 @@ def schema_of(records: Sequence[Any]) -> Any:
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
-                f"column {short_repr(name)} has values of different types in the first {len(records)} records: "
-                f"{shorten(error)}. Pass transform= to give it one type."
+                f"column {short_repr(name)} has values of different types in the first {len(records)} "
+                f"records: {shorten(error)}. Pass transform=, a function that gives this column one "
+                "type."
             ) from error
     if rows and not fields:
         raise ConversionError(
@@ -175,7 +178,7 @@ def _row(record: Any) -> Mapping[str, Any]:
     if isinstance(record, (np.ndarray, np.generic, int, float)):
         return {VALUE: record}
     raise ConversionError(
-        f"a record is a {type(record).__name__} ({short_repr(record)}), but Parquet stores columns. Pass "
+        f"a record is {a_kind_of(record)} ({short_repr(record)}), but Parquet stores columns. Pass "
         'decode="example" or decode="json" if the records are bytes of this kind, or transform=, a '
         "function that returns a dict."
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import TEXT, first_few, short_repr, shorten
+from ...common.messages import TEXT, a_kind_of, first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
 from ...sources.tokens.files import integer_dtype
@@ -114,8 +114,8 @@ class TokensOutput(Output):
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
-                f"a document is a {type(tokens).__name__} ({short_repr(tokens)}), not a list of whole numbers. To "
-                "convert text, pass tokenizer=, the path of a tokenizer.json."
+                f"a document is {a_kind_of(tokens)} ({short_repr(tokens)}), not a list of whole "
+                "numbers. To convert text, pass tokenizer=, the path of a tokenizer.json."
             )
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
@@ -173,7 +173,7 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), "
-        "not text. Pass column=, the name of a text column, or transform=, a function that returns "
-        "such a record."
+        f"{short_repr(column)} of a record is {a_kind_of(document)} ({short_repr(document)}), not "
+        "text. Pass column=, the name of a text column, or transform=, a function that returns such "
+        "a record."
     )

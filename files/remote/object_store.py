@@ -31,7 +31,7 @@ _LOGIN = (
 )
 
 _SIGNATURE = (
-    "access is refused; the URL may be signed for a time that is over, or for another file: have it signed anew"
+    "access is refused; the signature of the URL may be too old, or for another file: pass a URL with a new signature"
 )
 
 

@@ -110,7 +110,7 @@ class Stepper:
         names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
         return (
             f"{first_few(list(map(told, names)))} has no rows and changes from batch to batch: a host that has no "
-            'batch any more would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
+            'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
         )
 
     def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, usual: int) -> Offer:

@@ -304,7 +304,7 @@ def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
                     f"{told(arrangement.names[number])} has {end}, outside of [{limits.min}, {limits.max}]: without x64, jax "
                     f"makes {narrow} of {leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
                     "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, or keep the leaf on the host: "
-                    "a tree of shardings with None for it, and on_unsupported='keep'. This is told once."
+                    "a tree of shardings with None for it, and on_unsupported='keep'. This warning comes once."
                 )
     return None
 

@@ -221,7 +221,10 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
     """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
-    why = 'what it gave cannot be pickled, to leave its worker. Return what can be, or pass worker_kind="thread"'
+    why = (
+        "its result cannot be pickled, which is needed to send it to your process. Return something that "
+        'can be pickled, or pass worker_kind="thread"'
+    )
     reason = explained(error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations)))
     units = range(block.count) if block.tags is None else [each // stage.unit for each in block.tags.inputs]
     unit = units[row]

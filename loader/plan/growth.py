@@ -144,7 +144,7 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
                 refuse_balance(mix)
         except ValueError as error:
             if not by_hand:
-                raise ValueError(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
+                raise ValueError(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
             continue
         if changing is not part:
             parts[name] = changing

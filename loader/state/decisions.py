@@ -56,7 +56,7 @@ class DecisionLog:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unusable("read", error) from None
+            raise self._unusable(how="read", error=error) from None
         try:
             values = json.loads(text)
             values = values if isinstance(values, dict) else {ONLY: values}
@@ -81,7 +81,7 @@ class DecisionLog:
         try:
             self._write(position, found)
         except OSError as error:
-            raise self._unusable("written", error) from None
+            raise self._unusable(how="written", error=error) from None
         return self.read(position) or found
 
     def _write(self, position: int, found: Decisions) -> None:

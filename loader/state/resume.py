@@ -156,7 +156,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     if state.shard != shard:
         changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
     if changed:
-        remedy = "Pass set_states the states of all shards" if state.shard != shard else _REMEDY
+        remedy = _REMEDY if state.shard == shard else _SHARDS if len(changed) == 1 else f"{_SHARDS}, {_IF_MORE_CHANGED}"
         raise CheckpointError(_of_another("the state belongs", changed, remedy))
     found = with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
@@ -172,7 +172,11 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     return Resumed(pipeline, resuming, replaced(cursor, skips=skips), state)
 
 
-_REMEDY = "Restore it with the pipeline that was saved, or pass strict=False if the change is on purpose"
+_REMEDY = "Restore it with the pipeline that saved it, or pass strict=False if the change is on purpose"
+
+_SHARDS = "Call set_states(…) with the states of all shards"
+
+_IF_MORE_CHANGED = "in the pipeline that saved them, or with strict=False if the other changes are on purpose"
 
 MOST_WEIGHTS = 5  # lines of an error
 

@@ -113,8 +113,9 @@ class Regroup(Pull[Request]):
         return StreamEnd(
             Failure(
                 EmptyStreamError(
-                    f"the stream is empty: only {count} rows came to a batch of {operation.takes}, and drop_remainder=True "
-                    "drops them. Pass a smaller batch_size, or drop_remainder=False."
+                    f"the stream is empty: only {count} rows were made for a batch of "
+                    f"{operation.takes}, and drop_remainder=True drops them. Pass a smaller "
+                    "batch_size, or drop_remainder=False."
                 )
             )
         )

@@ -84,7 +84,7 @@ class RunHandle:
 
     def _alone(self, change: Callable[[], T]) -> T:
         if self._changing:
-            raise in_use("iterator")
+            raise in_use(what="iterator")
         self._changing = True  # no other thread runs between these lines, and no handler
         try:
             changed = change()
@@ -104,7 +104,7 @@ class RunHandle:
                 try:
                     self.elements.close()
                 except ValueError:  # it is at work
-                    raise in_use("iterator") from None
+                    raise in_use(what="iterator") from None
                 self.elements = None
             if self._executor is not None:
                 self._kept = whole and next_observer is not None and self._executor.drop_tasks(next_observer)

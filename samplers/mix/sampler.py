@@ -147,7 +147,7 @@ class MixSampler(MixPast):
                 refuse_balance(self)
                 parts[name] = living(self._parts[name]).without({"": of_part})
             except (ValueError, EmptyStreamError) as error:
-                raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
+                raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
         return self.with_parts(parts)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:

@@ -318,7 +318,7 @@ def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[
     for file, other in inspected[1:]:
         difference = _difference(schema, other, columns)
         if whole:
-            difference += [f"{name!r} besides" for name in other.names if name not in columns]
+            difference += [f"{name!r} is new" for name in other.names if name not in columns]
         if difference:
             raise SourceError(
                 f"{shorten(file.path)} has other columns than {shorten(first.path)}: {first_few(difference)}. "
@@ -327,7 +327,7 @@ def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[
 
 
 def _difference(schema: Any, other: Any, columns: tuple[str, ...]) -> list[str]:
-    missing = [f"no {name!r}" for name in columns if name not in other.names]
+    missing = [f"{name!r} is missing" for name in columns if name not in other.names]
     shared = [(name, schema.field(name).type, other.field(name).type) for name in columns if name in other.names]
     return missing + [f"{name!r} is {found}, not {wanted}" for name, wanted, found in shared if found != wanted]
 

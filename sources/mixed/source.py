@@ -235,7 +235,7 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
         source = as_source(part)
         length = len(source)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
+        raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
     if not length:
         raise ValueError(f"part {short_repr(name)} of the mix is empty. Leave it out, and its weight too.")
     return source

@@ -71,8 +71,8 @@ class MarkedByToken(NamedTuple):
         found = np.concatenate([np.empty(0, np.int64), *marks])
         if not len(found) and layout.length:
             warn(
-                f"{shorten(file.path)}: {self.argument} is nowhere among its {layout.length} tokens, so that they are one "
-                "document; pass the ID that your tokenizer has for it."
+                f"{shorten(file.path)}: {self.argument} is nowhere among its {layout.length} tokens, "
+                "so the file is one document. Pass the ID that your tokenizer has for this token."
             )
         offsets = np.unique(np.concatenate([[0], found if self.begins else found + 1, [layout.length]]))
         return FoundRecords(len(offsets) - 1, {"offsets": offsets})

@@ -86,7 +86,7 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
         return found
     found.close()
     raise SourceError(
-        f"{shorten(name)} is an archive of arrays (.npz). Save each array with np.save, and pass these files."
+        f"{shorten(name)} is an archive of arrays (.npz). Save each array with np.save, and pass these .npy files."
     )
 
 

@@ -92,7 +92,7 @@ def test_a_zip_that_ends_with_the_shortest_is_empty_where_one_is():
     for empty in ([none, some], [some, none], {"x": some, "y": none}):
         zipped = IterDataset.zip(empty, strict=False)
         assert list(zipped) == list(zipped.batch(4, drop_remainder=True)) == []
-    with pytest.raises(EmptyStreamError, match="only 3 rows came to a batch of 4"):
+    with pytest.raises(EmptyStreamError, match="only 3 rows were made for a batch of 4"):
         list(IterDataset.zip([some, some]).batch(4, drop_remainder=True))
 
 

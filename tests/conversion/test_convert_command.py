@@ -158,7 +158,7 @@ def test_a_word_that_is_no_format_is_told(tmp_path):
         (tmp_path / "tabs.csv", "tabs, not by commas"),
         (
             tmp_path / "none",
-            r"none' holds no file whose name says its format .*by a glob, such as .*none/\*.*\(--from\)",
+            r"none' contains no file with a known format in its name .*by a glob, such as .*none/\*.*\(--from\)",
         ),
     ):
         with pytest.raises(headrace.errors.HeadraceError, match=message):

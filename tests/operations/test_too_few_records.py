@@ -46,7 +46,7 @@ def test_too_few_rows_for_a_batch_are_an_error_at_the_end(workers: int, rows: An
     loader = load(
         range(20), transformations=[rows], batch_size=4, drop_remainder=True, num_epochs=1, worker_count=workers
     )
-    with iter(loader) as iterator, pytest.raises(EmptyStreamError, match="only 3 rows came to a batch of 4"):
+    with iter(loader) as iterator, pytest.raises(EmptyStreamError, match="only 3 rows were made for a batch of 4"):
         next(iterator)
 
 

@@ -300,7 +300,7 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
         assert fingerprint_of(source) == fingerprint_of(local)
         with open_stream(f"{url}/c.jsonl.gz?X-Amz-Signature=good", "auto", kept["storage_options"]) as stream:
             assert stream.read() == b"one\n"
-        with pytest.raises(SourceError, match="have it signed anew") as caught:
+        with pytest.raises(SourceError, match="pass a URL with a new signature") as caught:
             JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature=bad", **kept)
         assert "=bad" not in str(caught.value)
 

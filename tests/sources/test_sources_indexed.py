@@ -292,7 +292,7 @@ def test_where_nothing_can_be_written_the_cache_folder_is_used(kind, monkeypatch
     assert len(list((tmp_path / "cache/headrace-indices").iterdir())) == 1
     assert (tmp_path / "cache/headrace-indices").stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match=r"its index can be kept nowhere.*index_dir="):
+    with pytest.warns(UserWarning, match=r"its index cannot be saved.*index_dir="):
         source = make(path, index_dir=tmp_path / "file")
     assert len(source) == 20
 

@@ -202,8 +202,8 @@ def test_an_unknown_column_is_an_error_that_names_those_there_are(folder):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda good: good.drop_columns("text"), "no 'text'"),
-        (lambda good: good.append_column("more", good["key"]), "'more' besides"),
+        (lambda good: good.drop_columns("text"), "'text' is missing"),
+        (lambda good: good.append_column("more", good["key"]), "'more' is new"),
         (lambda good: good.set_column(0, "key", good["key"].cast(pa.int8())), "'key' is int8, not int64"),
     ],
 )

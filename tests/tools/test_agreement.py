@@ -85,7 +85,7 @@ def test_workers_that_begin_in_every_loop_are_the_finding():
     diagnosis = Diagnosis.of(LOOPS["epochs"])
     assert diagnosis.finding.kind == "start"
     assert diagnosis.sentence.startswith(
-        "Your step waits 98 % of its time: its workers begin anew for each of 8 loops of 12 steps, which takes 240 ms; "
+        "Your step waits 98 % of its time: its workers start again for each of 8 loops of 12 steps, which takes 240 ms; "
         "one loop over all epochs (num_epochs=) would "
     )
     assert "worker_count=0, where nothing has to begin" in str(diagnosis) or diagnosis.measured.work > 0.03

@@ -153,7 +153,7 @@ def _cause(measured: Measured, finding: Finding) -> str:
     if finding.kind == "start":
         loops = f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} steps"
         took = format_seconds(measured.starting * measured.steps / measured.loops_alike)
-        return f"its workers begin anew for {loops}, which takes {took}"
+        return f"its workers start again for {loops}, which takes {took}"
     workers = measured.workers
     kind = {"process": "worker", "thread": "worker thread"}.get(measured.worker_kind, f"{measured.worker_kind} worker")
     own = "in your own thread" if measured.feeding is None else "in the feeder's thread"

@@ -128,6 +128,6 @@ _NO_LOOP = (
 )
 
 _OWN_STEPS = (
-    "{program} makes its own steps, which take what they take: --step-seconds {seconds:g} has no effect on them. Leave it "
+    "{program} makes its own steps, so --step-seconds {seconds:g} has no effect on them. Leave it "
     "out; or name a loader to measure alone: {program}:name."
 )

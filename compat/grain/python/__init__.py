@@ -69,5 +69,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("PyGrainCheckpoint"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}. Use one of the names in dir({__name__})."
+            )
         return getattr(_checkpoint, name.removeprefix("PyGrain"))

@@ -134,6 +134,7 @@ def _uneven(offers: Mapping[int, Offer], step: int) -> str:
     )
     return (
         f"the processes have different amounts of data for batch {step} of this run ({each}), and a step that all take part "
-        'in would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to go on with zeros and a mask; '
-        "or give all shards as much: drop_remainder=True for the shards and the Batch, or num_epochs=None."
+        'in would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '
+        "Or give all shards the same number of batches: drop_remainder=True for the shards and the Batch, or "
+        "num_epochs=None."
     )

@@ -320,8 +320,8 @@ class RayTransport(Transport):
             needs = ", ".join(f"{amount:g} {name}" for name, amount in self._needs.items())
             fewer = "" if self._grows else 'a smaller worker_count=, worker_count="cluster", or '
             LOGGER.warning(
-                f"{ready} of {wanted} workers found a place in the Ray cluster, where each needs {needs}; the others wait for "
-                f"one. Pass {fewer}ray_options= that ask for less."
+                f"{ready} of {wanted} workers found a place in the Ray cluster, where each needs "
+                f"{needs}; the others wait. Pass {fewer}ray_options= that ask for less."
             )
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from ..placed_records import MOST_PLANNED, SampledRecords
 from .order import PackedOrder
 from .source import PackedSource
 
-_INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+_INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
 
 
 def planned_packs(

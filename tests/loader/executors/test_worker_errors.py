@@ -160,7 +160,7 @@ def test_a_row_that_cannot_be_pickled_is_a_failure_of_its_operation(operations, 
     assert got == before
     (note,) = caught.value.__notes__
     assert "operation 0, " in note
-    assert "on record key 3 at position 3: what it gave cannot be pickled" in note
+    assert "on record key 3 at position 3: its result cannot be pickled" in note
     with iter(load(range(8), on_error="skip", **arguments)) as iterator:
         left = [row["x"] for row in iterator]
     assert sorted(set(left)) == [0, 1, 2, 4, 5, 7]
