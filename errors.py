@@ -58,7 +58,7 @@ class BatchMemoryError(HeadraceError, MemoryError):
 
 
 class ImageError(HeadraceError, ValueError):
-    """Bytes cannot be decoded as an image, or an image operation got something else."""
+    """Bytes cannot be decoded as an image, or the input of an image operation is not an image."""
 
 
 class PackError(HeadraceError, ValueError):
@@ -74,7 +74,7 @@ class LengthsError(HeadraceError, ValueError):
 
 
 class PromotionWarning(UserWarning):
-    """Numbers of several dtypes were combined in one batch, whose dtype may be none of theirs."""
+    """Numbers of several dtypes were combined in one batch, whose dtype may differ from all of them."""
 
 
 class FanOutError(HeadraceError, ValueError):

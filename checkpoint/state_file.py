@@ -29,8 +29,8 @@ class StateFile:
 
     A loop of 5 ms steps takes 1 to 4 % longer.
 
-    The file is JSON. After the process ends, even if it is killed, the file holds a complete state:
-    the state of the last `save`, or of the `save` before if the process was killed during `save`. To
+    The file is JSON. After the process ends, even if it is killed, the file contains a complete state:
+    that of the last `save`, or, if the process was killed during `save`, that of the `save` before. To
     survive the loss of the machine, use Orbax's checkpoints, which take milliseconds. Each process
     has its own file. To resume with another number of processes, pass the contents of all files to
     `set_states`.
@@ -138,7 +138,7 @@ class StateFile:
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
     def _check_place(self) -> None:
-        """Check that the path still leads to the file written last, or to no file.
+        """Check that the path still leads to the file that was written last, or that no file is there.
 
         Raises:
             CheckpointError: if another file is there.

@@ -1,4 +1,4 @@
-"""Find the distinct values of an int array quickly if equal values mostly are neighbours."""
+"""Find the distinct values of an int array; quick if equal values are mostly neighbours."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
     Args:
         value: a value that cannot be pickled.
         name: text that names `value`; the path to the part follows.
-        depth: number of values that it is nested in; at 20, the search ends.
+        depth: number of values that contain it; at 20, the search ends.
     """
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
         try:

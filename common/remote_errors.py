@@ -72,7 +72,7 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception, with the text of its traceback, so that `decode` makes one like it in another process."""
+    """Pickle an exception with the text of its traceback; `decode` makes an equal one in another process."""
     text = redacted("".join(traceback.format_exception(error)))
     copies = (data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None)
     builtin = _builtin(type(error))

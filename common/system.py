@@ -1,6 +1,6 @@
-"""What headrace needs of the operating system, and replacements where the system lacks it.
+"""Functions that depend on the operating system, with replacements for features that a system lacks.
 
-Linux has all of it. macOS lacks anonymous memory with a descriptor, packets on local sockets and
+Linux has all features. macOS lacks anonymous memory with a descriptor, packets on local sockets and
 `/proc`, and a process that has loaded its frameworks must not be forked. There, and with
 `HEADRACE_TRANSPORT=portable`, worker processes use only what every POSIX system has.
 """

@@ -102,7 +102,7 @@ class Batch(Operation):
         return f"Batch({self.batch_size}{rest})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the batch size: a checkpoint may be restored with another batch size."""
+        """Return all parameters except the batch size, because a checkpoint may be restored with another batch size."""
         return {name: value for name, value in vars(self).items() if name != "batch_size"}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -132,7 +132,7 @@ class BatchStep:
     Args:
         batch: the operation.
         then: next step, to which batches are pushed.
-        context: context of the chain. A batch gets the place (seed, position, row) of its first element.
+        context: context of the chain of steps. A batch gets the place (seed, position, row) of its first element.
         number: number of the operation in the pipeline.
     """
 
@@ -161,7 +161,7 @@ class BatchStep:
             self._copy()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Add all elements of an iterator. Their places are not used, except the one in the context."""
+        """Add all elements of an iterator. Only the place in the context is used, not one for each element."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._count and not self._waiting:
@@ -188,7 +188,7 @@ class BatchStep:
         return more
 
     def look(self) -> None:
-        """Copy the collected elements, after a step failed.
+        """Copy the elements collected so far, after a step failed.
 
         If one of them cannot be stacked, its error is raised first, because it comes earlier in the stream.
         """

@@ -137,7 +137,7 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the window, which a checkpoint stores separately."""
+        """Return all parameters except the window, because a checkpoint stores it separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def windows(self, lengths: Ints) -> BudgetWindows:

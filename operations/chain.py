@@ -1,4 +1,4 @@
-"""Base class of `MapDataset` and `IterDataset`, with what operations need to add methods to them.
+"""Base class of `MapDataset` and `IterDataset`, through which operations add methods to both.
 
 The module of an operation defines its dataset methods in a class derived from `ChainMethods`, which
 is a base of both datasets. An operation of another package is found by its entry point when a

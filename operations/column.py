@@ -87,7 +87,7 @@ class Column:
         return type(leaf) is self._type and (self._type_tells or bool(leaf.dtype == self._dtype))
 
     def begin(self, array: NDArray[Any]) -> None:
-        """Use `array`, of the shape and dtype of `spec`, as the memory of the column from now on."""
+        """Use `array`, of the shape and dtype of `spec`, as the memory of the column for the next batch."""
         self.array = array
         if self._joins:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])

@@ -1,4 +1,4 @@
-"""Operations that consist of one user function, and conversion of functions and foreign objects to operations."""
+"""Operations that consist of one user function; and conversion of functions, and of objects of other libraries, to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FunctionOperation(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """The function, which does all the work."""
+        """The user's function."""
         return self.function
 
     def _call(self, *arguments: Any) -> Any:

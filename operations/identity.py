@@ -11,13 +11,12 @@ DIGITS = 8
 def fingerprint(operation: Operation) -> str:
     """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
 
-    The size of a batch does not change them: a checkpoint stores it separately, because a run may resume with another one.
+    The size of a batch does not change them. A checkpoint stores it separately, because a run may resume
+    with another one.
 
     >>> from headrace.operations import Batch
     >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))
     False
-
-    A batch size is not part of it: a checkpoint keeps it beside, as a stream may go on with another one.
     """
     explicit = getattr(operation, "fingerprint", None)
     return digest(explicit if explicit is not None else described(operation), DIGITS)

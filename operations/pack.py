@@ -179,7 +179,7 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents that each row of a window has, with the lengths of the documents.
+        """Return the pieces of documents in each row of a window, with the lengths of the documents.
 
         Args:
             elements: the documents of the window.
@@ -275,7 +275,7 @@ class PackStep:
             self._emit()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Add all elements of an iterator. Their places are not used, except the one in the context."""
+        """Add all elements of an iterator. Only the place in the context is used, not one for each element."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._waiting:

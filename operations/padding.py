@@ -220,9 +220,9 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
 
 
 def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
-    """Return the leaves that an int `length` pads: ragged ones, and leaves whose longest value has this length.
+    """Return the leaves to which an int `length` applies: ragged leaves, and leaves whose longest value has this length.
 
-    If there are none, and only one leaf has an axis, return that one.
+    If there are none, and only one leaf has an axis, return that leaf.
 
     Raises:
         BatchError: there are none, and several leaves have an axis.

@@ -1,9 +1,8 @@
-"""Base class of operations, and what their steps share.
+"""Base class of operations, and the context that their steps share.
 
 Each operation creates a step: a function that takes an element and pushes results to the next step.
 Each thread that runs a pipeline makes the chain of steps once, and makes it again after a failure. A
-record passes through all steps before the next record is read. Nothing is collected in between,
-except by steps that combine elements.
+record passes through all steps before the next record is read, unless a step combines elements.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ Notify = Callable[[str, str], None]
 
 
 def notify_nobody(leaf: str, text: str) -> None:
-    """Ignore the message `text` about `leaf`."""
+    """Ignore the message `text` about the leaf `leaf`."""
 
 
 _current: ContextVar[Notify] = ContextVar("headrace_notify", default=notify_nobody)
@@ -115,19 +114,18 @@ def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
 
 @dataclass(slots=True)
 class Context:
-    """Place in the stream of the element that is being pushed, and what all steps of a chain share.
+    """Values that all steps of a chain share: the place of the present element in the stream, and functions.
 
-    The place is seed, position and row. Steps read it; the runner and steps that combine elements set it.
+    The place is seed, position and row. Steps read it; steps that combine elements, and the caller of the chain, set it.
 
     Attributes:
         seed: seed of the random operations.
         position: position of the record in the global order; for a batch, that of its first record.
         row: number of the element among all that come from one position; 0 unless a flat map makes several.
-        input: number of the element's input among the inputs of the task, i.e. the elements that a worker was given; for a
-            batch, the number of one of them.
+        input: number of the task's input from which the element was made; for a batch, the number of one such input.
         packed: while rows of a window are packed, its documents and the number of the row; while a window is batched by
             budget, the numbers of the batch's records in the window, and None; otherwise None.
-        only: index in a window of the only element to push; None: push all.
+        only: index of the only element of a window to push to the next step; None: push all.
         allocate: function that allocates batches.
         notify: function that reports messages about leaves to the user.
         most: maximum number of rows of a batch, because the stage has at most so many inputs at present.
@@ -136,7 +134,7 @@ class Context:
             finish open batches.
         at_failure: functions that are called, in order, after a failure. If an element that a step still holds is at fault,
             they raise its error first.
-        fault: operation in which the exception was raised that is passing through the steps; None without one.
+        fault: operation in which the present exception was raised; None without an exception.
     """
 
     seed: int = 0
@@ -167,9 +165,10 @@ class Context:
 
 
 class Operation:
-    """Base class of all operations: tells the loader how an operation treats elements. Users mostly subclass the transforms.
+    """Base class of all operations. Attributes describe how an operation treats elements. Users mostly subclass transforms.
 
-    A subclass defines `connect`, and overrides the attributes that differ. docs/how-to/operation-members.md explains each.
+    A subclass defines `connect`, and overrides attributes whose defaults do not fit. docs/how-to/operation-members.md
+    explains each. "Pushed" means passed to the next operation.
 
     Attributes:
         takes: number of elements that are combined into one; None if each element is treated alone.
@@ -279,5 +278,5 @@ class Operation:
         return "lambda" if name == "<lambda>" else str(name)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes by which a checkpoint distinguishes this operation from others of its class, by name."""
+        """Return, by name, the attributes by which a checkpoint distinguishes this operation from others of its class."""
         return vars(self)

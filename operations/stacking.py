@@ -156,7 +156,7 @@ class Layout:
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
-        """Return True if a batch whose first element has these leaves and this structure would have the same columns."""
+        """Return True if these columns fit a batch whose first element has these leaves and this structure."""
         return structure == self._structure and all(map(Column.fits, self._columns, leaves))
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:

@@ -110,15 +110,15 @@ class Nodes:
 
     Attributes:
         namespace: namespace in optree's registry.
-        node_of: function that takes a leaf, and returns how its class is registered, or None if it is a real leaf. Not called
-            for arrays and common scalars.
+        node_of: function that takes a leaf, and returns the registration of its class as a node; None for a real leaf. Not
+            called for arrays and common scalars.
     """
 
     namespace: str
     node_of: Callable[[Any], Node | None]
 
     def register(self, leaves: Iterable[Any]) -> bool:
-        """Register the classes of those leaves that are nodes. Return True if there were any."""
+        """Register the classes of leaves that are in fact nodes with optree. Return True if there were any."""
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
             with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
@@ -139,7 +139,7 @@ class _NoEntry(optree.PyTreeEntry):
 
 
 def node_of(leaf: Any) -> Node | None:
-    """Return how the class of a leaf is registered with optree as a node; None if it is a real leaf.
+    """Return the registration with which optree treats the class of a leaf as a node; None if it is a real leaf.
 
     Nodes are classes with the methods of JAX's pytrees, dataclasses, and mappings.
     """

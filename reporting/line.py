@@ -132,7 +132,7 @@ _NOTHING = Snapshot(0, 0.0, 0.0)
 
 
 def _asked(iterator: Any, name: str) -> Any:
-    """Return an attribute of an iterator, or None if it has none or cannot know it."""
+    """Return an attribute of an iterator; None if it does not have it, or the value is unknown."""
     try:
         return getattr(iterator, name)
     except (AttributeError, TypeError):
@@ -140,9 +140,9 @@ def _asked(iterator: Any, name: str) -> Any:
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
-    """Return the class of the line, and whether it is disabled.
+    """Return the class of the progress line, and True if the line is disabled.
 
-    None in place of a bool means: disabled if the output is not a terminal, which tqdm finds out.
+    None in place of True or False: tqdm disables the line if the output is not a terminal.
     """
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
     if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:

@@ -137,7 +137,7 @@ class _Loops:
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins, unless it is known. Called on the loop's thread."""
+        """Add a loop that begins, unless it was added before. Called on the loop's thread."""
         with self._lock:
             known = [known() for known in self._known.values()]
             if not any(other is loop or host_iterator(other) is loop for other in known):

@@ -44,7 +44,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything that a report shows of a loop.
+    """The data of a report about a loop.
 
     Attributes:
         summary: a sentence that describes the loop.
@@ -107,7 +107,7 @@ class Recorder:
     def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
         """Return `(loop, samples)` of the loop that took most time; None without a loop.
 
-        Of loops that took at least half of this time, it is the last one.
+        If several loops took at least half of this time, it is the last one of these.
         """
         times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
         if not times:

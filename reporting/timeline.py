@@ -1,6 +1,6 @@
-"""Turn the last tasks of a loop into intervals of time for each thread.
+"""Convert the last tasks of a loop to intervals of time for each thread.
 
-The input is what was recorded of tasks (elements that a worker makes at a time) and of a device
+The input is the recorded times of tasks (elements that a worker makes at a time) and of a device
 feeder's steps. The result has a track of intervals for each thread. Each interval names the batch that
 passes through it.
 """

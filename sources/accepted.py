@@ -1,4 +1,4 @@
-"""Turn data that a user passes into a source, or raise an error that says what to pass instead.
+"""Convert data that a user passes to a source, or raise an error that says what to pass instead.
 
 Other libraries are recognised by the names of their classes. None is imported.
 """

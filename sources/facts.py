@@ -1,6 +1,6 @@
 """Facts about a source: how it is read, and what is known about its records without reading them.
 
-In: any source. Out: its `SourceFacts`. `facts_of` is the only function that asks whether a source has facts.
+In: any source. Out: its `SourceFacts`. Only the function `facts_of` checks whether a source has facts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Generations(Protocol):
-    """Protocol of sources whose records lie in generations: numbered lists of files, or of other stores of records.
+    """Protocol of sources with generations: numbered versions of the source's list of files (or other stores of records).
 
     A later generation has the records of all earlier ones, under the same keys, and more.
     """
 
     @property
     def growing(self) -> bool:
-        """True if there may be later generations."""
+        """True if later generations (versions with more records) may follow."""
 
     @property
     def generation(self) -> int:
@@ -34,20 +34,20 @@ class Generations(Protocol):
 
     @property
     def complete(self) -> bool:
-        """False while a program writes records. A run that has read all records then waits for more."""
+        """False while a program is writing records. Then a run that has read all records waits for more."""
 
     @property
     def generation_folder(self) -> str | None:
         """Folder in which generations are recorded; None if this process cannot write to it."""
 
     def generation_records(self, generation: int, /) -> int:
-        """Return the number of records of a recorded generation."""
+        """Return the number of records of a stored generation."""
 
     def generation_complete(self, generation: int, /) -> bool:
-        """Return False if a program was still writing records when a generation was recorded."""
+        """Return True unless a program was still writing records when a generation was stored."""
 
     def newest_generation(self) -> int:
-        """Look for new records, record them as a generation, and return the number of the last generation."""
+        """Look for new records; if there are any, store them as a new generation. Return the number of the last generation."""
 
     def at_generation(self, generation: int, /) -> Any:
         """Return the same source with the records of another generation."""
@@ -81,8 +81,8 @@ class SourceFacts(NamedTuple):
         has_own_threads: True: the source divides one `__getitems__` call among all processors.
         read_in_loop: coroutine function that takes keys, `int64[n]`, and returns their records. It runs in the event
             loop. None: the source is not asynchronous.
-        announce: function that is called with keys, `int64[n]`, of records that will be read soon. It must return at
-            once. None: there is no such function.
+        announce: function that is called with the keys, `int64[n]`, of records that will be read soon. It must
+            return at once. None: there is no such function.
         in_order: True: the source has no random access. One worker reads its records in order.
         columns: returns the records as a tree of arrays whose first axis counts records; or None.
         items: sequence of all records, if they are in memory; else None.
@@ -108,8 +108,9 @@ class SourceFacts(NamedTuple):
         planned: True: each record is a batch or row that was planned from lengths, and is made of several records.
         records_each: returns the mean number of records of which a planned batch or row is made.
         record_count: number of records of which all planned batches or rows are made. None: the length of the source.
-        generations: the generations of the source, mostly the source itself; None if its records are fixed.
-        grows_within: True: the source is made of a growing source, and keeps the records that this had.
+        generations: object that lists the generations (versions) of the source, mostly the source itself; None if its
+            records never change.
+        grows_within: True: the source is derived from a growing source, and keeps the records that it had at first.
 
     >>> SourceFacts(reads_ahead=4).reads_ahead
     4
@@ -160,7 +161,7 @@ class SourceFacts(NamedTuple):
 def reads_many(source: Any) -> bool:
     """Return True if the type of a source has a `__getitems__` that works.
 
-    A TFDS source passes the keys to a source of its own. Under `tfds.testing.mock_data` that is a mock
+    A TFDS source passes the keys to an inner source. Under `tfds.testing.mock_data` that is a mock
     without `__getitems__`; then the result is False.
 
     >>> reads_many([1, 2])
@@ -197,7 +198,7 @@ def facts_of(source: Any) -> SourceFacts:
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """Return the records that the record of `key` consists of: the result of `made_of`, or the one record itself.
+    """Return the records from which the record of `key` is made: the result of `made_of`, or the one record itself.
 
     >>> used_records(range(10), 3)[0].key
     3

@@ -95,12 +95,12 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
-        """Fetch the records of keys that will be read soon. Only called if files are in a store."""
+        """Start to fetch records that will be read soon. Only called if files are in a store."""
         raise NotImplementedError
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Kind of source, number of records, and digests of file names, sizes and indices.
+        """What identifies the source: its kind, number of records, and digests of file names, sizes and indices.
 
         It does not depend on the folder of the files.
         """

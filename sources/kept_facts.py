@@ -2,7 +2,7 @@
 
 Inspecting 100,000 files takes many seconds. The cache contains the stamp (size and modification
 time) of each file. The next source on these files reads only the stamps, and inspects the files
-whose stamp is another one.
+whose stamp has changed.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class DataSource(Protocol[RecordT_co]):
     def __getitem__(self, key: int, /) -> RecordT_co:
         """Return the record of a key. The same key must always return the same record.
 
-        The loader checks that keys are in `[0, len(self))`; with `checks_keys`, this method must raise RecordKeyError.
+        The loader checks that keys are in `[0, len(self))`. If the source's facts have `checks_keys`, this method must
+        raise RecordKeyError for other keys.
         """
         ...
 

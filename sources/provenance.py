@@ -14,7 +14,7 @@ class FilePlace(NamedTuple):
     Attributes:
         file: path or URL of the file.
         record: number of the record in the file, from 0.
-        note: more about the place, such as its row group.
+        note: further text about the place, such as its row group.
         tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece of a
             file of tokens; otherwise None.
     """
@@ -62,7 +62,7 @@ class UsedRecord(NamedTuple):
         source: source that has the record.
         key: key of the record in that source.
         datasets: names of the mixed datasets that contain the record, the outermost first.
-        row: row of the batch in which the record is; None if the element is not a batch.
+        row: row of the batch that contains the record; None if the element is not a batch.
         segment: number of the record within its packed row, from 1; None if it is not packed.
         tokens: for each packed leaf, the piece of the document that is used; empty if the record is
             used as a whole.

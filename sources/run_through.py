@@ -1,4 +1,4 @@
-"""Source of a user's dataset that can only be iterated, with the states of its iterators as text.
+"""Source for a user's dataset that can only be iterated. It converts the states of the iterators to text.
 
 The dataset has `__iter__`. Its iterators have `get_state` and `set_state`.
 """
@@ -56,7 +56,7 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Kind, digests of the parents, and a digest of the dataset's `fingerprint`, or of its attributes if it has none."""
+        """What identifies the dataset: its kind, digests of its parents, and one of its `fingerprint` (or else attributes)."""
         kind, given = type(self._identity).__qualname__, getattr(self._identity, "fingerprint", None)
         told = plain_attributes(self._identity) if given is None else described(given() if callable(given) else given)
         own = digest([told], 8)
@@ -77,7 +77,7 @@ class RunThroughSource:
         """Return a new iterator over the dataset.
 
         Args:
-            state: a state that `state_of` returned, at which it begins; "" for the beginning.
+            state: state at which it begins, as `state_of` returned it; "" for the beginning.
 
         Raises:
             TypeError: the iterator has no `get_state` or no `set_state`.

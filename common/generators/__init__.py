@@ -1,1 +1,1 @@
-"""Random generators: seeded by a key, global in a process, or held by operations."""
+"""Random generators: generators seeded by a key, the global ones of a process, and attributes of operations."""

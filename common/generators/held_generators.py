@@ -1,4 +1,4 @@
-"""Find and seed the random generators that operations hold in closures, attributes and objects.
+"""Find and seed the random generators that operations have in closures, attributes and objects.
 
 Workers get copies of these generators, all with the same state, so two workers would draw the same
 numbers. Therefore each is seeded for each element. A generator in a module's global variable is not
@@ -50,7 +50,7 @@ def held_generators(value: Any) -> list[Any]:
 
 
 def generators_by_operation(operations: Sequence[Any]) -> dict[int, list[Any]]:
-    """Return a dict from the number of an operation, its index, to the list of generators it holds.
+    """Return, by the index of each operation, the list of random generators that it contains.
 
     Operations without generators are not in the dict.
     """

@@ -1,1 +1,1 @@
-"""Identities of values and functions: descriptions and digests that change with the original."""
+"""Identities of values and functions: descriptions and digests, which change when the value or function changes."""

@@ -1,4 +1,4 @@
-"""Digest of a function, for cached results: it changes with the code and what the code refers to.
+"""Digest of a function, for cached results. It changes when the code changes, or anything to which the code refers.
 
 It covers the code, constants, defaults, the closure, globals that the code names, functions and
 classes of the function's own module, and attributes of objects. Functions of other modules count by
@@ -35,7 +35,7 @@ def function_identity(function: Any) -> str:
 
 
 class _Told:
-    """Describes a function and what it refers to in plain values.
+    """Describes a function, and the objects to which it refers, in plain values.
 
     Args:
         module: name of the function's module. Functions and classes of this module are described by
@@ -53,7 +53,7 @@ class _Told:
 
         Args:
             value: the object.
-            depth: number of objects that it is nested in.
+            depth: number of objects that contain it.
         """
         if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray, np.generic)):
             return described(value)

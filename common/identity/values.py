@@ -48,7 +48,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: the operation or parameter.
-        depth: number of objects that it is nested in; at 6, an object is described by its class only.
+        depth: number of objects that contain it; at 6, an object is described by its class only.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -75,7 +75,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
 
 def described_with_all_attributes(value: Any) -> Any:
-    """Describe a value like `described`, but all attributes of an object, not only plain ones."""
+    """Describe a value like `described`, but with all attributes of an object, not only plain ones."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 
 
@@ -108,7 +108,7 @@ def _function(function: Callable[..., Any], depth: int) -> Any:
 
     Args:
         function: the function.
-        depth: number of objects that it is nested in.
+        depth: number of objects that contain it.
     """
     name = str(function.__qualname__)
     parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
@@ -151,7 +151,7 @@ def _inside(value: Any, depth: int) -> Any:
 
     Args:
         value: the value.
-        depth: number of objects that it is nested in.
+        depth: number of objects that contain it.
     """
     if isinstance(value, tuple) and len(value) <= MAX_ITEMS and depth <= MAX_DEPTH:
         return [_inside(item, depth + 1) for item in value]
@@ -208,7 +208,7 @@ def record(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: the record.
-        depth: number of containers that it is nested in; at 6, a value is described by its class only.
+        depth: number of containers that contain it; at 6, a value is described by its class only.
     """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())

@@ -26,7 +26,7 @@ MASK, LENGTHS = "mask", "lengths"
 
 @dataclass(frozen=True)
 class RowPadding:
-    """Settings that determine how records become rows of a batch.
+    """Settings for padding records to rows of a batch.
 
     Attributes:
         pad_value: padding; a number, or a dict by leaf.

@@ -22,7 +22,7 @@ class WindowSteps(NamedTuple):
 
     Attributes:
         before: `int64[windows + 1]`, number of steps before each window; the last item is the number of all steps.
-        steps: `int64[windows, shapes]`, number of steps of each shape and all larger ones, the largest shape first.
+        steps: `int64[windows, shapes]`, number of steps of each shape and all larger shapes together, the largest first.
         slots: `int64[windows, shapes]`, first slot of the first step of each shape.
     """
 
@@ -32,7 +32,7 @@ class WindowSteps(NamedTuple):
 
 
 class BudgetWindows:
-    """Records in windows of consecutive places.
+    """Plan of batches by budget: records in windows (consecutive records), each of which is batched by itself.
 
     Args:
         lengths: `int64[places]`, length of the record at each place. A record that fits no shape is in no batch.
@@ -64,7 +64,7 @@ class BudgetWindows:
         return len(self.counts)
 
     def sizes(self, windows: Ints) -> Ints:
-        """Return the number of slots in each of these windows. A slot holds one record."""
+        """Return the number of slots in each of these windows. A slot is the place of one record."""
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:

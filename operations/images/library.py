@@ -44,7 +44,7 @@ def opencv() -> Any:
 
 
 class OnImages:
-    """Base class of operations on images. When one is unpickled, OpenCV is imported, i.e. before workers are forked.
+    """Base class of operations on images. Unpickling imports OpenCV, so that it is imported before workers are forked.
 
     Attributes:
         _key: key of the image in elements that are dicts.

@@ -135,7 +135,7 @@ def _names(path: Path) -> list[Path]:
 
 
 def _as_elements(found: dict[Path, Any]) -> list[Element]:
-    """Return rows from columns.
+    """Convert columns to rows.
 
     Args:
         found: for each path, a column of items; row i has item i of each column, at this path.

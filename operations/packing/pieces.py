@@ -1,6 +1,6 @@
-"""Pieces of documents in rows: their places as arrays of numbers, without tokens.
+"""Pieces of documents in packed rows: their places as arrays of numbers, without tokens.
 
-A plan consists of them, and arrays of rows are made from them.
+Plans of rows consist of such pieces, from which the arrays of rows are made.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Pieces:
         yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
 
     def in_leaves(self, count: int) -> Pieces:
-        """Return the pieces for `count` leaves of equal length, from pieces that were planned with one leaf."""
+        """Repeat pieces that were planned with one leaf for `count` leaves of equal length."""
         starts, stops = (each.repeat(count, axis=1) for each in (self.starts, self.stops))
         planned = None if self.planned is None else self.planned.repeat(count, axis=1)
         eos = None if self.eos is None else self.eos.repeat(count, axis=1)
@@ -100,7 +100,7 @@ class Pieces:
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
-    """Return the pieces of several planned rows, at least one, as one `Pieces`."""
+    """Join the pieces of several planned rows (at least one) to one `Pieces`."""
     each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
     documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])

@@ -1,4 +1,4 @@
-"""Rules of packing, from which the pieces in each row follow, given the lengths of the documents."""
+"""Rules of packing. They compute the pieces in each row from the lengths of the documents."""
 
 from __future__ import annotations
 

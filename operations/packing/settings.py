@@ -149,7 +149,7 @@ class Settings:
         return not replaces and value_at(getattr(self, setting), path if each else ()) is not None
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all settings that the rows depend on, for the fingerprint.
+        """Return all settings on which the rows depend, for the fingerprint.
 
         `eos` is only included if it is set, and `bos_replaces` only if a `bos` is inserted: older checkpoints lack both.
         """

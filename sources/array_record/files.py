@@ -63,7 +63,7 @@ class FileRange(NamedTuple):
 
 
 def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
-    """Return the parts of files that a user's path means.
+    """Return the parts of files that a user's path names.
 
     Args:
         path: a path, a glob, a folder, `"path[start:end]"`, or a file instruction.
@@ -92,13 +92,13 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
 
 
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
-    """Return paths, globs and folders as a list of strings, after a check that each means whole files.
+    """Return paths, globs and folders as a list of strings, after checking that each names whole files, not a part.
 
     Args:
-        paths: what the user passed: one path, or a list of them.
+        paths: the user's paths: one, or a list of them.
 
     Raises:
-        ValueError: a path means a part of a file.
+        ValueError: a path names a part of a file.
         TypeError: a path is neither a string nor a `pathlib.Path`.
     """
     listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
@@ -126,7 +126,7 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
 
 
 def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
-    """Return `(path, start, stop)` of a part of a file: records `[start, stop)`.
+    """Return `(path, start, stop)` of a part of a file, which has the records `[start, stop)`.
 
     Args:
         part: the part; its `stop` may be None.
@@ -191,7 +191,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Return the number of records of a file. Of a remote file, only the two ends are read if that is enough.
+    """Return the number of records of a file. If possible, only the two ends of a remote file are read.
 
     Args:
         file: open file.
@@ -210,9 +210,9 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """Yield the path of a temporary file that has only the beginning and the end of `file`, and zeros between them.
+    """Context manager that gives a temporary file with only the beginning and the end of `file`, and zeros between them.
 
-    It has the size of `file`, and is removed at the end of the context.
+    It has the size of `file`, and is removed at the end.
 
     Args:
         file: open file.

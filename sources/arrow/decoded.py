@@ -22,7 +22,7 @@ _FEW = 4
 
 
 class Form:
-    """Names of the columns that row groups share, and functions that convert values of each column.
+    """The columns of all row groups: their names, and a function for each that converts its values.
 
     Args:
         names: names of the columns.

@@ -29,7 +29,7 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceDataSource:
-    """Rows of a Hugging Face `datasets.Dataset`. `DataLoader` makes such a source of a dataset that is passed to it.
+    """Rows of a Hugging Face `datasets.Dataset`. `DataLoader` converts a dataset that is passed to it to such a source.
 
     A row is a dict. Its values depend on the dataset's format:
 
@@ -38,7 +38,7 @@ class HuggingFaceDataSource:
     * any other format, or features that must be decoded (images): the result of `dataset.__getitems__`.
 
     If all columns are numbers or texts (with format "numpy" also arrays of one shape), `Batch` reads whole columns from the
-    table. A dataset on disk is mapped into memory. When it is pickled, only the names of its files are.
+    table. A dataset on disk is mapped into memory. Pickling it stores only the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
@@ -131,7 +131,7 @@ class HuggingFaceDataSource:
         return None if None in columns.values() or not columns else columns
 
     def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
-        """Return a column for batches, with the dtype that stacked values would have; None if there is no such column.
+        """Return a column in the form that `Batch` reads, with the dtype of stacked values; None if that is not possible.
 
         Args:
             name: name of the column.
@@ -251,7 +251,7 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """Return a source that has already looked through the table of `dataset`. Unpickling calls this."""
+    """Return a source of `dataset` whose table was already inspected. Called by unpickling."""
     own = HuggingFaceDataSource(dataset)
     if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property
@@ -259,7 +259,7 @@ def _with_columns(dataset: Any) -> HuggingFaceDataSource:
 
 
 def _kept_type(kind: Any) -> Any:
-    """Return the Arrow type in which values of a type are written to files, or None if there is none.
+    """Return the Arrow type with which values of an Arrow type are written to files, or None if there is none.
 
     Lists of fixed size become lists: not all readers return their nulls.
     """

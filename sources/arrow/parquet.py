@@ -62,7 +62,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             by name; a list keeps its order.
         columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
-        cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last used one always stays.
+        cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The row group used last always stays.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`.
         growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
             numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
@@ -71,11 +71,12 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off or not Parquet; files have different columns, or two of one name; there are no
-            rows.
-        ValueError: a name in `columns` is not a column of the files, `cache_bytes` is negative, or `filesystem` is used with
-            `growing`.
-        TypeError: a path is neither a string nor a `pathlib.Path`, or `cache_bytes` is not an integer.
+        SourceError: a file is empty, cut off or not Parquet; files have different columns, or a file has two of one name; there
+            are no rows; the generation does not exist, or one of its files was modified.
+        ValueError: `paths` is an empty list, or has paths on several file systems; a name in `columns` is not a column of the
+            files; `cache_bytes` or `generation` is negative; or `filesystem` is used with `growing` or `generation`.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `filesystem` is not a file system, or a number is not an
+            integer.
         MissingExtraError: pyarrow is not installed.
 
     Example (needs a file):
@@ -175,7 +176,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Key, and number of the row group, that follows the last one of each file; two arrays `int64[files]`."""
+        """For each file, the key and the number of the row group that follow its last ones; two arrays `int64[files]`."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
@@ -307,7 +308,7 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
     """Raise SourceError if the columns of a file differ from the columns of the first file.
 
-    Their order, and whether they may contain nulls, may differ.
+    The order of columns, and whether they may contain nulls, may differ.
 
     Args:
         inspected: facts and schema of each file.

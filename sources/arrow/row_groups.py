@@ -69,7 +69,7 @@ class RowGroups:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the number of the file that contains row group `number`, and the group's number in that file."""
+        """Return the number of the file that contains row group `number`, and the number of the row group in that file."""
         return part_of(number, self._ends)
 
     def decode(self, number: int) -> DecodedRows:

@@ -113,7 +113,7 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """Return the error for a coroutine that raised CancelledError, although its caller did not cancel it."""
+    """Return the error to raise if a coroutine raised CancelledError, although its caller did not cancel it."""
     return SourceError(
         "a coroutine of the source raised CancelledError although its read was not cancelled: a task "
         "that it awaits was cancelled. Catch CancelledError in the coroutine, and raise another "
@@ -122,7 +122,7 @@ def _own_cancellation() -> SourceError:
 
 
 class Coroutines:
-    """Group of coroutines that run in the event loop of this process. `Pool` is the same for threads.
+    """Group of coroutines that run in the event loop of this process; like `Pool`, which has threads.
 
     After `close`, none of them runs.
     """

@@ -19,7 +19,7 @@ TOGETHER = 64
 
 
 class AsyncSource:
-    """Adapter that makes an ordinary source of an asynchronous one. Its methods wait for the coroutines.
+    """Adapter that converts an asynchronous source to an ordinary one, whose methods wait for the coroutines.
 
     Args:
         source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It may have any optional

@@ -83,7 +83,7 @@ class ByOtherKeys(OnSource):
         )
 
     def _of_keys(self, numbers: Any) -> Any:
-        """Return numbers that belong to records of the other source in the order of the keys of this source.
+        """Rearrange numbers that belong to the records of the other source to the order of this source's keys.
 
         Args:
             numbers: an array, a dict (perhaps nested) of arrays, or None.
@@ -93,7 +93,7 @@ class ByOtherKeys(OnSource):
         return None if numbers is None else self._chosen(numbers)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
-        """Return the numbers of this source's records, in their order, from those of all records of the other source."""
+        """Select, from one number for each record of the other source, those of this source's records, in their order."""
         raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:

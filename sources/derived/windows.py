@@ -195,7 +195,7 @@ class Windows(OnSource):
         return super().facts._replace(columns=lambda: self.columns, made_of=self.made_of)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys, without duplicates, of all records that the windows consist of."""
+        """Return the keys, without duplicates, of all records in the windows."""
         if self._of_frames:
             return np.unique(self.first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
@@ -207,7 +207,7 @@ class Windows(OnSource):
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the frames of the window `key`; if records are episodes, the episode with the window's frames as its span."""
+        """Return the records of the window `key`: its frames; or, if records are episodes, its episode and the frames' range."""
         keys = np.array([key])
         if self._of_frames:
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
@@ -247,7 +247,7 @@ class _WindowColumn:
 
 
 def _runs(episodes: Any, frames: int) -> Int64s:
-    """Return the lengths of runs of equal values: `[7, 7, 9]` -> `[2, 1]`.
+    """Return the lengths of groups of consecutive equal values: `[7, 7, 9]` -> `[2, 1]`.
 
     Args:
         episodes: number or name of each frame's episode, or one for all frames.
@@ -255,7 +255,7 @@ def _runs(episodes: Any, frames: int) -> Int64s:
 
     Raises:
         TypeError: the values are neither integers nor strings.
-        ValueError: there is not one value for each frame, or a value occurs in two runs.
+        ValueError: there is not one value for each frame, or a value occurs in two groups.
     """
     array = np.asarray(episodes)
     if array.ndim == 0:

@@ -1,5 +1,5 @@
 """Growing sources, to which files may be added while they are in use.
 
-Each time that new files are taken in, they get the number of a new generation. The generations are
+New files become part of the source as a new generation (numbered list of files). Generations are
 recorded beside the data.
 """

@@ -36,7 +36,7 @@ FoundT = TypeVar("FoundT")
 class GrowingFiles(Generic[FoundT]):
     """Base class of sources to which files may be added.
 
-    `FoundT` is the type of the result of `_inspect_file`, i.e. of what a source knows about one file.
+    `FoundT` is the type of the result of `_inspect_file`: facts about one file.
     """
 
     _beside: ClassVar[tuple[str, ...]] = (".unfinished",)
@@ -75,7 +75,7 @@ class GrowingFiles(Generic[FoundT]):
         """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Read the files at these paths from now on. The facts about them are `_inspected(paths)`."""
+        """Set the source to the files at these paths. The facts about them are `_inspected(paths)`."""
         raise NotImplementedError
 
     def _begin(
@@ -87,7 +87,7 @@ class GrowingFiles(Generic[FoundT]):
         generation: int | None,
         kind: Any = None,
     ) -> None:
-        """Find the files that the user's arguments mean, and begin to read them.
+        """Find the files for the user's arguments, and set the source to them.
 
         Args:
             paths: paths, globs or folders.
@@ -204,7 +204,7 @@ class GrowingFiles(Generic[FoundT]):
     def _record_new_files(self, growth: Growth, strict: bool = False) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
-        If another process recorded a generation meanwhile, that one counts. A first generation without records is not
+        If another process has recorded a generation meanwhile, that one is used. A first generation without records is not
         recorded; then return False.
 
         Args:
@@ -222,7 +222,7 @@ class GrowingFiles(Generic[FoundT]):
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Return path and facts of those new files that are complete and compatible with the first file.
+        """Return (path, facts) of each new file that is complete and compatible with the first file.
 
         Args:
             paths: paths of the new files.
@@ -284,7 +284,7 @@ class GrowingFiles(Generic[FoundT]):
         return self._grown().generation(generation).records
 
     def newest_generation(self) -> int:
-        """Look for new files, record them as a generation, and return the number of the last generation.
+        """Look for new files, record them as a generation (numbered list of files), and return the number of the last one.
 
         Files that are still being written are left for the next call. If a generation was chosen, its number is returned.
 

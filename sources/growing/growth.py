@@ -66,7 +66,7 @@ class Listing(NamedTuple):
 
 
 class Growth:
-    """Generations of a source, and the number of the one that is read. Picklable.
+    """Generations (numbered lists of files) of a source, and the number of the generation that is read. Picklable.
 
     Args:
         selection: files that the source reads.
@@ -171,7 +171,7 @@ class Growth:
         return all(each is None or each.is_done for each in found)
 
     def find_new(self) -> Listing:
-        """Find new files, and say whether a conversion is running.
+        """Find new files; the result also says whether a conversion is running.
 
         Raises:
             SourceError: a file of a generation does not exist any more.
@@ -192,7 +192,7 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """Return that folder of the source which contains the file at `path`; if there is none, the folder of the file."""
+        """Return the folder of the source that contains the file at `path`; if there is none, the folder of the file."""
         return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
 
     def _expanded(self, path: str, complete: bool) -> list[str]:

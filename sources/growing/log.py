@@ -2,7 +2,7 @@
 
     FOLDER/.headrace-generations/<digest of what the source reads>/000000.json, 000001.json …
 
-The first process that writes a number wins; all others read its file. A file is written under a
+All processes use the file of the process that writes a number first. A file is written under a
 temporary name, and then linked to its number. The link fails if the number exists. So a numbered
 file is complete.
 """

@@ -85,7 +85,7 @@ class MixedSource:
         return _mixed_columns([part.columns() for part in self._facts])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Arrange numbers that belong to the records of each part in one array by key. Keys without a record have 0.
+        """Arrange numbers, one for each record of each part, in one array by key. Keys without a record have 0.
 
         Args:
             lengths: for each part, an array with one number per record.
@@ -117,7 +117,7 @@ class MixedSource:
         return self.read(parts, indices)
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
-        """Return records, in order.
+        """Return records, given by part and index, in order.
 
         Each part checks its own indices, and raises RecordKeyError for an index outside its records.
 
@@ -156,7 +156,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Return `{name of a part: keys of its records within the part}` for the parts that have some of the keys.
+        """Split keys by part: return `{name: keys within the part}` for the parts that have some of the keys.
 
         Within a part, records keep the order of `keys`.
         """

@@ -1,7 +1,7 @@
 """Select records by a user's predicate of file and row.
 
-The predicate is called with the name of a file and an array of many row numbers. If that fails, or
-does not return one bool per row, it is called for each row.
+The predicate is called with the name of a file and an array of many row numbers. If that raises an
+exception, or does not return bools (one for all rows, or one for each), it is called for each row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FileAndRow: TypeAlias = Callable[[str, Any], Any]
 
 
 class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
-    """Array of row numbers that raises TypeError when it is used as one number, such as by `int(row)`.
+    """Array of row numbers that raises TypeError when it is used like a single number, e.g. by `int(row)`.
 
     A predicate that does so cannot handle arrays, and is called for each row instead.
     """
@@ -75,15 +75,17 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
     """Return the results of a predicate for consecutive rows of a file, `bool[count]`.
 
+    It is called once with the array of all row numbers. If that raises an exception, or the result is
+    neither `bool[count]` nor a single bool, it is called for each row.
+
     Args:
-        predicate: takes the name of a file and a row, and returns a bool. If it fails for an array of rows, it is called
-            for each row.
+        predicate: takes the name of a file and a row (or an array of rows), and returns a bool (or an array).
         file: name of the file.
         first: first row.
         count: number of rows.
 
     Raises:
-        TypeError: the predicate does not return bools.
+        TypeError: for a single row, the predicate does not return a bool.
         Exception: an error that the predicate raises for a single row.
     """
     rows = np.arange(first, first + count, dtype=np.int64)
@@ -108,7 +110,7 @@ def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
 
 
 def _places(source: Any, key: int) -> list[FilePlace]:
-    """Return file and row of each record that the record of `key` consists of.
+    """Return the file and row of each record from which the record of `key` is made.
 
     Raises:
         SourceError: a source does not know the files of its records.

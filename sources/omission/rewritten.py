@@ -1,4 +1,4 @@
-"""Read files that were rewritten without some records, and keep the keys that the records had before.
+"""Read files that were rewritten without some records, under the keys that the records had before.
 
 `headrace.convert(…, omit=…)` writes such files. Their folder has a `manifest.json`, which describes
 each source that the records come from, and a file of omitted keys, ascending, for each of them:
@@ -7,7 +7,7 @@ each source that the records come from, and a file of omitted keys, ascending, f
                  "digest": digest of these keys, "source": fingerprint of the former source}, …]
 
 The first entry is the source that was converted. If its files were rewritten before, too, the next
-entry is the source that they were written from, and so on.
+entry is the source from which they were written, and so on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FormerSource:
         return np.equal(left, right)
 
     def combined_with(self, earlier: FormerSource) -> FormerSource:
-        """Return the source before this one, with the records that either of the two rewritings omitted.
+        """Combine two rewritings: return the earlier source, with the records that either rewriting omitted.
 
         Args:
             earlier: the source from which this one was rewritten.

@@ -50,7 +50,7 @@ class Bounds(Protocol):
 
 
 class TokenFile(Protocol):
-    """Protocol of a file of tokens, from which a split finds its documents."""
+    """Protocol of a file of tokens; a `Split` finds its documents."""
 
     path: str
 
@@ -87,10 +87,10 @@ class TokenFile(Protocol):
 
 
 class Split(Protocol):
-    """Protocol of ways to find where documents begin. It holds no open file, and can be pickled."""
+    """Protocol of ways to find where documents begin in a file of tokens. Without open files, so that it can be pickled."""
 
     def beside(self, path: str) -> str | None:
-        """Return the path of the file that states where the documents of the tokens at `path` begin; None without one."""
+        """Return the path of the file that states where documents begin, for tokens at `path`; None if there is none."""
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:

@@ -113,7 +113,7 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch the documents of these numbers of a file in a store. Does nothing for a local file."""
+        """Start to fetch documents, given by number, of a file in a store. Does nothing for a local file."""
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
@@ -149,7 +149,7 @@ class DocumentFile:
     def close(self) -> None:
         """Close the files. Documents that are in use stay readable.
 
-        The caller makes sure that no thread is reading the file.
+        The caller must ensure that no thread is reading the file.
         """
         self._tokens.close()
 

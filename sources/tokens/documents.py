@@ -1,7 +1,7 @@
 """Base classes of sources of documents: slices of files of tokens or bytes that are mapped into memory.
 
 A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
-share the system's page cache. A source holds paths, and opens a file on first use. No file
+share the system's page cache. A source has paths, and opens a file on first use. No file
 descriptor stays open, so thousands of files are possible.
 """
 
@@ -153,7 +153,7 @@ class DocumentSource(FileSource[Any]):
         """Raise ValueError if the source cannot read these files together; a subclass may override it."""
 
     def _why_none(self) -> str:
-        """Return the end of the error message for files without documents."""
+        """Return the end of the error message that says why files have no documents."""
         return ""
 
     def _prepare(self) -> None:

@@ -112,9 +112,9 @@ class TokenWriter:
             self.append(document)
 
     def close(self) -> None:
-        """Finish the files, and let them appear under their names. May be called twice.
+        """Complete the files, and rename them to their final names. May be called twice.
 
-        After an error, what was written is removed.
+        After an error, the unfinished files are removed.
 
         Raises:
             ValueError: no document was written, and `may_be_empty` is False.
@@ -142,7 +142,7 @@ class TokenWriter:
         self._parts = None
 
     def discard(self) -> None:
-        """Remove what was written, so that no file appears. Does nothing after `close`."""
+        """Remove the unfinished files. Does nothing after `close`."""
         parts, self._parts = self._parts, None
         for part in parts or ():
             part.discard()
