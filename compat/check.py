@@ -30,7 +30,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass
 class Uses:
-    """Names of Grain that a program used, by outcome.
+    """Names of Grain that a program used: those that headrace has, lacks, and that raised an error.
 
     Attributes:
         found: names that headrace has.

@@ -1,12 +1,12 @@
 """Find the record that Grain had reached inside flat maps, from the counts in Grain's state.
 
 In: a pipeline, the record from which the flat maps began, and the number of elements that each flat
-map gave since. Out: the record that the flat maps had reached, and how many of its rows were
+map has made since. Out: the record that the flat maps had reached, and how many of its rows were
 delivered.
 
-Each flat map of Grain counts the elements it gave since it began its present input element. So the
-first flat map counts from the record on; each later one counts from the next element of the flat
-map before it.
+Each flat map of Grain counts the elements that it has made of its present input element. So the
+first flat map counts the elements of the record; each later one counts the elements of the last
+element of the flat map before it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Counts:
 
 
 def reached_by(pipeline: Pipeline, start: int, given: Sequence[int]) -> tuple[int, int]:
-    """Return the record in which the flat maps have given these numbers of elements.
+    """Return the record at which the flat maps have made these numbers of elements.
 
     Records from `start` on are read and run through the operations until the numbers are reached;
     usually this is one record.

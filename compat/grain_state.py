@@ -109,7 +109,7 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
 def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     """Convert the state of a loader with flat maps.
 
-    Grain's state holds the next record, and the number of elements that each flat map gave since.
+    Grain's state has the next record, and the number of elements that each flat map has made since.
 
     Raises:
         CheckpointError: if the state is damaged, is one of several workers, or a flat map comes after
@@ -214,7 +214,7 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
 
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
-    """Return the number of batches that Grain delivered; 0 if it does not follow from the numbers of records.
+    """Return the number of batches that Grain delivered; 0 if the numbers of records do not determine it.
 
     Args:
         reached: number of records that each of Grain's workers delivered.

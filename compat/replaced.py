@@ -20,8 +20,8 @@ _PACKAGE = "headrace.compat.grain"
 def install() -> ModuleType:
     """Make `import grain` and `from grain import …` find headrace's modules from now on.
 
-    This holds also in workers, and whether or not Grain is installed. Call it before anything
-    imports Grain: modules that have imported Grain before keep what they imported.
+    It also has this effect in workers, and if Grain is installed. Call it before any module imports
+    Grain: modules that have imported Grain before keep Grain's names.
 
     Returns:
         the package `headrace.compat.grain`.
@@ -43,7 +43,7 @@ def install() -> ModuleType:
 def grain_replaced() -> Iterator[ModuleType]:
     """Context manager in which `import grain` and `from grain import …` find headrace's modules.
 
-    It gives the package `headrace.compat.grain`. Afterwards, imports find what they found before.
+    Its value is the package `headrace.compat.grain`. Afterwards, imports find Grain again, if it is installed.
 
     >>> with grain_replaced():
     ...     from grain.python import MapTransform

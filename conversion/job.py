@@ -129,7 +129,7 @@ class RecordInput(Protocol):
         """Return the names of all files in order; for a source, one name."""
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the data."""
+        """Return JSON values that identify the data that is converted."""
 
     def data_source(self) -> Any:
         """Return a source of all records, as a loader would read them; None if there is none."""
@@ -176,7 +176,7 @@ class Output(Protocol):
     suffix: str
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values for everything, besides the records, that the bytes of the files depend on."""
+        """Return JSON values that determine the bytes of the files, apart from the records."""
 
     def encode(self, records: list[Any]) -> Any:
         """Return records in the form that the writer's `extend` takes.
@@ -201,7 +201,7 @@ class ConversionJob:
         input: the records to convert.
         output: format of the shards.
         steps: functions that are applied to each record, in order, before it is encoded.
-        skips: True if damaged records are skipped. False: they are an error.
+        skips: True if damaged records are skipped; False if they are an error.
         target: path or URL of the target folder.
         storage: how files in a store are reached.
     """

@@ -25,7 +25,7 @@ class Manifest:
 
     Attributes:
         source: description of the converted data: files with sizes and modification times, or the fingerprint of a source.
-        options: everything else that the bytes of the files depend on.
+        options: everything else that determines the bytes of the files.
         shards: receipt of each shard: name, records, left_out, damage, and files with bytes and sha256.
         omitted: if records were omitted, the sources from which this folder was rewritten. For each: its number of records,
             its fingerprint, and the name of the file of omitted keys.

@@ -98,7 +98,7 @@ class Target(ABC):
 
     @abstractmethod
     def clean(self) -> None:
-        """Remove the files that exist only during a conversion."""
+        """Remove the files that are only needed during a conversion."""
 
     def undo(self) -> None:
         """Remove all traces of a conversion that wrote no file."""
@@ -151,12 +151,12 @@ class Target(ABC):
         return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Return, by the names of the shards, those receipts whose files exist with the right sizes."""
+        """Return, by the names of the shards, the receipts whose files exist with the right sizes."""
         found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Return those of some names that exist as files."""
+        """Return which of some names exist as files."""
         return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:
@@ -197,7 +197,7 @@ class Target(ABC):
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
-        """Turn system errors within the block into a ConversionError that names the file and the remedy.
+        """Context manager that converts system errors to a ConversionError, which names the file and the remedy.
 
         Raises:
             ConversionError: the file cannot be written.
@@ -362,7 +362,7 @@ def _digest_of(path: str) -> str:
 
 
 def _plan_of(values: Any) -> dict[str, Any]:
-    """Return the values of a plan after a check.
+    """Check that `values` are those of a stored plan, and return them.
 
     Raises:
         ValueError, TypeError, LookupError: the values are not a plan.

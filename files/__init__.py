@@ -1,1 +1,1 @@
-"""Files by path: find them, open them, and notice if they are modified."""
+"""Find files by path, open them, and detect that they were modified."""

@@ -1,4 +1,4 @@
-"""Turn paths that a user passes (a path, list, glob or folder) into a list of existing files.
+"""Convert paths that a user passes (a path, list, glob or folder) to a list of existing files.
 
 The files of a glob or a folder are sorted by name. A list keeps its order. Local paths and URLs are
 expanded in the same way, through the protocol `FileSystem`.
@@ -28,7 +28,7 @@ Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """Protocol of a file system, with what the expansion of paths needs. Paths are strings with `/` between folders."""
+    """Protocol of a file system: the methods with which paths are expanded. Paths are strings with `/` between folders."""
 
     def is_file(self, path: str) -> bool: ...
 
@@ -83,7 +83,7 @@ def path_list(paths: Any) -> list[Any]:
 
 
 def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None) -> list[str]:
-    """Return the files that paths mean. A path is a file, a glob, a folder or a URL, and may begin with `~`.
+    """Return the files that paths name. A path is a file, a glob, a folder or a URL, and may begin with `~`.
 
     Args:
         paths: one path, or a list. Files of a glob or a folder are sorted by name; a list keeps its order. Hidden files, whose
@@ -118,7 +118,7 @@ def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> Fil
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    """Return the files that one path, glob or folder means, sorted by name.
+    """Return the files that one path, glob or folder names, sorted by name.
 
     Args:
         path: a path, glob or folder.

@@ -1,7 +1,7 @@
-"""Pool of open readers of files. The number of open ones is limited. No reader is closed while a thread uses it.
+"""Pool of open readers of files, limited in number. No reader is closed while a thread uses it.
 
 A reader may serve several threads at the same time, so there is one for each file. All pools without
-a limit of their own share one table of readers. So a thousand sources keep no more files open than
+their own limit share one table of readers. So a thousand sources keep no more files open than
 one. Pools of mapped files, which need no descriptor, share another table.
 
 No reader may be closed while another thread reads. Therefore:
@@ -68,7 +68,7 @@ class ReaderPool(Generic[ReaderT]):
         limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader may exceed it.
             Default: no limit.
         keep_failed: True (default): keep a reader after a loan that ended with an exception. False: close it.
-        mapped: True: readers hold no descriptor. Default False.
+        mapped: True: readers need no file descriptor. Default False.
 
     >>> import io
     >>> pool = ReaderPool(lambda number: io.BytesIO(b"file %d" % number), limit=2)
@@ -251,7 +251,7 @@ def _close_all(loans: list[_Loan[Any]]) -> None:
 
 
 def forget_after_fork(thing: Any) -> None:
-    """Call `thing.forget()` in each child right after a fork, as long as `thing` exists."""
+    """Call `thing.forget()` right after a fork, in each child. Does not keep `thing` alive."""
     _forgetful.add(thing)
 
 

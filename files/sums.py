@@ -1,4 +1,4 @@
-"""Checksums of pieces in the cache on disk, one for each chunk.
+"""Checksums of the pieces (blocks, or copies of files) in the cache on disk, one for each chunk.
 
 A block is stored with the checksums of its chunks after its bytes, so a read of a few bytes checks
 only few chunks. A copy of a whole file is stored unchanged, because other libraries read it; its

@@ -44,7 +44,7 @@ def written(path: str | os.PathLike[str], content: bytes) -> Path:
 
 @contextmanager
 def _told(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn system errors within the block into an OutputError that names the file."""
+    """Context manager that converts system errors to an OutputError that names the file."""
     try:
         yield
     except OSError as error:

@@ -26,7 +26,7 @@ class ReadOptions(OurReadOptions):
 
     Attributes:
         num_threads: number of threads; 0 reads in the calling thread.
-        prefetch_buffer_size: number of records held ready.
+        prefetch_buffer_size: number of records that are kept ready.
 
     Raises:
         ValueError: if a number is negative.
@@ -55,7 +55,7 @@ class ReadOptions(OurReadOptions):
 
 
 def as_read_options(options: Any) -> Any:
-    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults."""
+    """Convert read options of Grain or headrace to `ReadOptions`; for None, return the defaults."""
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
@@ -69,7 +69,7 @@ class MultiprocessingOptions:
 
     Attributes:
         num_workers: number of processes; 0 (default) for none.
-        per_worker_buffer_size: number of finished elements that each worker holds ready.
+        per_worker_buffer_size: number of finished elements that each worker keeps ready.
         enable_profiling: True logs the table of `iterator.stats()` once a minute and at the end.
 
     Raises:

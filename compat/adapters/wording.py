@@ -1,4 +1,4 @@
-"""Put Grain's error messages before headrace's, for programs that compare messages.
+"""Add Grain's error messages in front of headrace's, for programs that compare messages.
 
 In: an error raised by a batch, or by a stream made of several. Out: the same error with Grain's
 message.

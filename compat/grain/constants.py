@@ -1,4 +1,4 @@
-"""`grain.constants`: keys of the records that some of Grain's sources give."""
+"""`grain.constants`: keys in the records of some of Grain's sources."""
 
 INDEX = "_index"
 RECORD_KEY = "_record_key"

@@ -95,7 +95,7 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
             )
 
     def follow(self) -> FollowedPasses:
-        """Start to keep the state after each batch, and return the object that has it.
+        """Start to record the state after each batch, and return the object that keeps it.
 
         Call it before the first batch is read.
         """
@@ -189,7 +189,7 @@ class FollowedPasses:
                 return
 
     def trained(self, at_most: int) -> tuple[int, bool]:
-        """Record that the model has trained on up to `at_most` more of the batches handed out.
+        """Record that the model has trained on up to `at_most` more of the delivered batches.
 
         Returns:
             the number of batches recorded, and True if a pass ended with the last of them.
@@ -201,7 +201,7 @@ class FollowedPasses:
         return count, ends
 
     def get_state(self) -> Any:
-        """Return the state after the last batch that the model trained on; the start state between two passes."""
+        """Return the state after the last batch that the model trained on; between two passes, the state of the start."""
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any) -> None:

@@ -132,8 +132,8 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Save a checkpoint if `every` batches were trained on since the last one, and end the epoch if it is over.
 
-        An epoch is over after `steps_per_epoch` batches or at the end of a pass. Keras itself cannot tell
-        this for an epoch that a former run began.
+        An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that a former
+        run began, Keras itself does not know this.
         """
         count, ends = self._passes.trained(batch + 1 - self._seen)
         self._seen = batch + 1
@@ -148,7 +148,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Save a checkpoint, unless nothing was trained on since the last one.
 
-        An epoch that something else interrupted does not count as completed.
+        An epoch that another callback interrupted does not count as completed.
         """
         if self.model.stop_training is _EPOCH_ENDS:
             self.model.stop_training = False

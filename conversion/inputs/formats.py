@@ -77,7 +77,7 @@ class Format:
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:
-        """Function that opens several files as one source, as a loader would read them; None if there is none."""
+        """Function that opens several files as one source, as a loader would read them; None if there is no such function."""
         return _tokens if self.name == "npy" else self.source
 
     @property

@@ -109,7 +109,7 @@ class FileInput(RecordInput):
         return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
-        """Return a source of one file, or None if its format or damage only allows reading from its beginning."""
+        """Return a source of one file; None if it can only be read from its beginning, because of its format or damage."""
         if self.form.source is None or compression_of(name) is not None:
             return None
         try:

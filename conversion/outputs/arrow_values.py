@@ -68,7 +68,7 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
 
 
 def holds(array: Any, values: Sequence[Any]) -> bool:
-    """Return True if an Arrow array has exactly these values, in order.
+    """Return True if an Arrow array has exactly the values `values`, in order.
 
     >>> import pyarrow
     >>> [holds(pyarrow.array([value], kind), [value]) for value in (2.0, 2.5) for kind in ("int64", "float64")]
@@ -207,7 +207,7 @@ def _seconds(span: datetime.timedelta) -> Fraction:
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """Return the values of an Arrow array. Dates and times are pairs of kind and seconds: Python's have no nanoseconds."""
+    """Return the values of an Arrow array. Dates and times are pairs (kind, seconds), because Python's have no nanoseconds."""
     import pyarrow.types as types
 
     kind = array.type

@@ -159,7 +159,7 @@ class CachedBlocks:
         return brought
 
     def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Fetch those of the blocks that no other thread or process is fetching. Return their mappings by block.
+        """Fetch the blocks that no other thread or process is fetching. Return their mappings by block.
 
         A few requests run in parallel.
         """
@@ -179,7 +179,7 @@ class CachedBlocks:
         """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block.
 
         Args:
-            run: numbers of the blocks, consecutive.
+            run: consecutive numbers of the blocks.
             claims: right to write each of them.
         """
         first = run[0] * BLOCK_BYTES
@@ -310,7 +310,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
 
 
 def runs_of(blocks: Sequence[int]) -> list[list[int]]:
-    """Group consecutive blocks into runs, each of which is fetched by one request.
+    """Group consecutive blocks into lists, each of which is fetched by one request.
 
     >>> runs_of([0, 1, 2, 7])
     [[0, 1, 2], [7]]

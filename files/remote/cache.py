@@ -1,4 +1,4 @@
-"""Cache of pieces of remote files, in a folder that all processes of a host share.
+"""Cache of pieces (blocks, or copies) of remote files, in a folder that all processes of a host share.
 
 A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may request the same
 piece at the same time, and each of them may be killed at any moment:
@@ -46,7 +46,7 @@ _TRIES = 100
 
 
 class Cache:
-    """Cache of pieces in a folder. Safe for threads, processes and forks.
+    """Cache, in a folder, of pieces (blocks, or copies) of remote files. Safe for threads, processes and forks.
 
     Args:
         folder: path of the folder, which is created when needed.
@@ -199,7 +199,7 @@ class Cache:
 
 
 class Claim:
-    """The right to write one piece of a remote file to the cache, which no other process or thread has meanwhile.
+    """The right to write one piece of a remote file to the cache. Only one process and thread has it at a time.
 
     It ends at the end of the `with` block of `file`, or with `give_up`.
     """
@@ -293,7 +293,7 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 
 def _removed(path: str) -> bool:
-    """Remove a piece, or what a killed writer left of it. Return False if it is being written."""
+    """Remove a piece, or the unfinished file of a killed writer. Return False if the piece is being written."""
     if not path.endswith(_PART):
         for each in (path + _SUMS, path):
             with suppress(FileNotFoundError):

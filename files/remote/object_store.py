@@ -48,7 +48,7 @@ _OF_CLIENT = re.compile(
 
 
 class ObjectStore:
-    """One bucket, container or host, see `FileStore`."""
+    """Store (`FileStore`) of one bucket, container or host."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         for module in ("obstore.exceptions", "obstore.store", "obstore"):

@@ -23,7 +23,7 @@ KNOWN_SECONDS = 30.0
 
 
 class OtherStore:
-    """File system of fsspec, see `FileStore`. A key is the whole URL."""
+    """Store (`FileStore`) on a file system of fsspec. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         optional_library("fsspec.core", "files of this scheme need fsspec", "remote")
@@ -95,7 +95,7 @@ def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception)
 
 
 class HubStore(OtherStore):
-    """Repositories of Hugging Face, see `FileStore`. A key is the whole URL.
+    """Store (`FileStore`) of repositories of Hugging Face. A key is the whole URL.
 
     A branch may move while files are read, and an answer does not name its commit. So files are read at the commit that the
     branch had when this process first read from it. If another process reads another version, the stamp of the file shows it.

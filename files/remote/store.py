@@ -102,7 +102,7 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
 
 
 def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
-    """Return the answer of a store to a question about a file. The request is repeated as often as the options say.
+    """Make a request about a file to its store, and return the answer. The request is repeated if it fails.
 
     Args:
         url: URL of the file.
@@ -141,7 +141,7 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
         store: the store.
         url: URL of the file.
         error: exception of the store.
-        told: the exception as a text, without secrets.
+        told: text of the exception, without secrets.
         tries: number of tries if this was the last one; otherwise 0.
     """
     if isinstance(error, FileNotFoundError):

@@ -207,7 +207,7 @@ class Windows(OnSource):
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the records of the window `key`: its frames; or, if records are episodes, its episode and the frames' range."""
+        """Return the records of the window `key`: its frames, or (if records are episodes) a range of frames of its episode."""
         keys = np.array([key])
         if self._of_frames:
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]

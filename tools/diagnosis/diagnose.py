@@ -145,7 +145,7 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Observations of a loop ("looks"): at its beginning, after warm-up, and when they are asked for.
+    """Observations of a loop ("looks"): at its beginning, after warm-up, and whenever the caller asks.
 
     Args:
         loop: an iterator or a feeder.

@@ -71,9 +71,9 @@ class Feeding:
 
     Attributes:
         transforming: seconds in which `transform` ran.
-        agreeing: seconds in which other hosts had not yet said what they have.
+        agreeing: seconds of waiting until other hosts said what they have.
         transfer: seconds in which the batch was transferred to the devices.
-        hand_over: the rest: queues, and the waking up of threads.
+        hand_over: the remaining seconds: queues, and the waking up of threads.
     """
 
     transforming: float

@@ -42,7 +42,7 @@ class Look:
         processor: processor seconds of all threads of this process.
         loop: counts and times of the loop that the user iterates, perhaps a feeder.
         host: statistics of the loader's iterator in it.
-        machine: use of the machine's processors; None if the system does not tell.
+        machine: use of the machine's processors; None if the system does not report it.
     """
 
     at: float

@@ -173,7 +173,7 @@ class _Side:
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
         """Return the step with the position of the difference `found`, on `shards` shards.
 
-        The result is None if only a run would tell.
+        Returns None if the step is known only by a run.
         """
         if not found.position:
             return found.position

@@ -74,7 +74,7 @@ class StartPoint:
 
 
 def _position(mark: StreamPosition, step: int) -> int:
-    """Return the position, in this shard's part of the order, at which a step begins.
+    """Return the local position (within this shard) at which a step begins.
 
     The pipeline must be aligned, i.e. each step has the same number of positions.
 

@@ -59,7 +59,7 @@ class Order:
         names: names of the datasets.
         places: function that returns, for positions, the index of the dataset's name and the key.
         length: number of positions.
-        stages: for a mix, the positions from which weights hold, each with the weights.
+        stages: for a mix, the positions from which weights are used, each with the weights.
         of_rows: True if positions are numbers of rows of a join, on one shard.
     """
 

@@ -23,7 +23,7 @@ from ...sources.range import RangeDataSource
 class LeftOut(Operation):
     """Replacement for an operation whose results are not needed.
 
-    It gives one None for each group of `takes` elements.
+    It makes one None from each group of `takes` elements.
 
     If the operation works on single elements, they pass unchanged. `operation` is the operation
     that is replaced.

@@ -65,10 +65,8 @@ class Trace:
         ran_from: step from which the pipeline was run to find the records; None if they could be
             computed.
         records: the records, in the order of the elements of the shards.
-        weights: for a `WeightedSampler`, digests of the weights in effect, and the positions from
-            which they hold.
-        generations: for a growing source, its generations (versions of its files), and the
-            positions from which they hold.
+        weights: for a `WeightedSampler`, digests of the weights, and the positions from which they are used.
+        generations: for a growing source, its generations (versions of its files), and the positions from which they are used.
     """
 
     step: int
@@ -164,7 +162,7 @@ def trace(
             a run from the beginning, on the loader's own shard.
         shards: number of shards that resume from the states of all shards. None (default): the same
             number as before.
-        epochs: True: steps are those of `loader.epochs()`. A state says that itself.
+        epochs: True: steps are those of `loader.epochs()`. If a state is passed, it contains this.
         strict: False: accept states of another source, sampler or other operations.
 
     Raises:

@@ -1,9 +1,9 @@
-"""Operations that depend on an element's index: random maps, maps with an index, window shuffles.
+"""Operations that depend on the index of elements: random maps, maps with an index, window shuffles.
 
 In: elements, or a stream of elements. Out: transformed elements, or a stream together with the
 number of positions that each of its elements takes up (the batch size if the elements are batches,
 else 1). An element's index, i.e. the number of elements before it, is its position divided by this
-number. As in Grain, the index decides the generator of a random map and the order of a window.
+number. As in Grain, the index determines the generator of a random map and the order of a window.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .orders import WORD
 
 
 class Below(NamedTuple):
-    """Place in the input of an operation, read from Grain's state of the operation.
+    """Position in the input of an operation, read from Grain's state of the operation.
 
-    An operation returns it from its method `below(state)`. Only operations whose Grain iterators
-    save a state of their own have this method.
+    It is the result of the operation's method `below(state)`. Only operations whose Grain iterators
+    save a separate state have this method.
 
     Attributes:
         state: Grain's state of the dataset below, from which the operation's input resumes.
         taken: number of input elements before that state; None if Grain's state does not have it.
-        given: number of elements, made of the input from that state on, that were delivered.
+        given: number of delivered elements that were made of the input from that state on.
     """
 
     state: Any
@@ -66,7 +66,7 @@ class AtIndex(Operation):
     def identity_parameters(self) -> dict[str, Any]:
         """Return the attributes that identify this operation.
 
-        `unit` is left out, since the batch operation before tells the batch size.
+        `unit` is left out, because the batch operation before has the batch size.
         """
         return {name: value for name, value in vars(self).items() if name not in ("unit", "generators")}
 
@@ -157,7 +157,7 @@ class ShuffledWindows(WindowShuffle):
 
 @dataclass(frozen=True)
 class Indexed(Apply):
-    """The top node of a `MapDataset`. The index in Grain's states counts the elements that this node gives."""
+    """The top node of a `MapDataset`. The index in Grain's states counts the elements of this node."""
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
@@ -194,9 +194,9 @@ def applied(operation: Operation, stream: Stream) -> Stream:
 def kept_apart(stream: Stream) -> Stream:
     """Return a stream to which an operation can be added that omits, adds or reorders rows.
 
-    If the last stage of the stream contains an operation that has a state in Grain, a counting node
-    ends this stage. Grain's state counts the rows after that operation; a stage counts the rows
-    after all its operations.
+    If the last stage (operations that run in one task) contains an operation that has a state in Grain, a
+    node that counts rows ends this stage: Grain's state counts the rows after that operation, but a stage
+    counts the rows after all its operations.
     """
     _, operations = line_of(stream.tree)
     if not any(hasattr(each, "below") for each in runs_of(operations)[-1]):

@@ -56,7 +56,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin(dict.fromkeys(self._own, _FRESH))
 
     def _begin(self, states: ShardStates) -> None:
-        """Replace the iterator by one over this shard's datasets, each begun at its state.
+        """Replace the iterator by one over this shard's datasets, each of which begins at its state.
 
         Datasets that were already begun are opened first; datasets that have ended are left out.
 
@@ -167,9 +167,9 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin({number: states[number] for number in self._own})
 
     def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
-        """Return the dataset states with which the iterator began that returned `state`.
+        """Return the dataset states with which an iterator began; `state` is a state that it returned later.
 
-        A state of Grain's does not contain these: then all datasets in `own` count as not begun.
+        A state of Grain does not contain these: then all datasets in `own` count as not begun.
 
         Args:
             state: the state of a shard, of headrace or of Grain.
@@ -226,7 +226,7 @@ class _Begun(IterDataset[Any]):
 
 
 def _interleave_of(dataset: Any) -> InterleaveIterDataset:
-    """Return the interleave that a stream is made from.
+    """Return the interleave from which a stream is made.
 
     Raises:
         ValueError: if the stream contains no interleave, or an operation after it buffers or counts

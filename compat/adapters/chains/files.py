@@ -163,8 +163,8 @@ class InterleaveIterDataset(IterDataset[Any]):
     At most `cycle_length` streams are open. When a stream has ended, the next unopened stream takes
     its place at its next turn.
 
-    A state holds, for each of the `cycle_length` places, the number and the state of the open
-    stream as JSON text, or "null" for a place without a stream. The entry `later` holds start
+    A state has, for each of the `cycle_length` places, the number and the state of the open
+    stream as JSON text, or "null" for a place without a stream. The entry `later` has start
     states of streams that are not open yet, by their number.
 
     Args:
@@ -325,7 +325,7 @@ class _OfOne(_Interleaved):
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
-        """Move to the element with this index; errors as for the `go_to_index` of the single stream."""
+        """Move to the element with this index. Raises what the `go_to_index` of the single stream raises."""
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})

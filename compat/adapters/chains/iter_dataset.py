@@ -79,7 +79,7 @@ class IterDataset(_Base[T]):
 
     @property
     def parents(self) -> tuple[Any, ...]:
-        """The datasets that this dataset was made from."""
+        """The datasets from which this dataset was made."""
         return self._parents
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
@@ -171,7 +171,7 @@ class IterDataset(_Base[T]):
         return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """Return this stream with its input made by workers. None if it is no packing, or the packing does not allow it."""
+        """Return this packing with its input made by workers; None if the stream is no packing, or workers would not help."""
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
@@ -187,14 +187,14 @@ class IterDataset(_Base[T]):
         )
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
-        """Do what `mp_prefetch` does. Grain has this older name, too."""
+        """Like `mp_prefetch`, of which it is the older name in Grain."""
         return self.mp_prefetch(multiprocessing_options)
 
     @staticmethod
     def mix(  # type: ignore[override]
         datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]], weights: Any = None
     ) -> IterDataset[Any]:
-        """Mix several streams in Grain's order; the mix ends when the stream to draw from next has ended.
+        """Mix several streams in Grain's order. The mix ends when it needs an element of a stream that has ended.
 
         Args:
             datasets: a list of streams, or a dict by name.
@@ -314,7 +314,7 @@ class TakenApart(FlatMap):
 
     Args:
         function: returns the several elements made of one element.
-        told_as: key in Grain's state of the number of these elements that were delivered.
+        told_as: key under which Grain's state has the number of these elements that were delivered.
     """
 
     def __init__(self, function: Any, told_as: str) -> None:
@@ -374,7 +374,10 @@ class ThreadPrefetchIterDataset(Named[T]):
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream, whose filters warn or raise as `options`, a `DatasetOptions`, say; others have no effect."""
+    """The same stream, whose filters warn or raise at the limits in `options` (`DatasetOptions`).
+
+    Other options have no effect.
+    """
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options
@@ -387,7 +390,7 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
     Args:
         ds: the stream.
         num_threads: number of threads; 0 for none. With more than 1, ValueError if workers cannot divide the stream.
-        buffer_size: number of finished elements that each thread holds ready.
+        buffer_size: number of finished elements that each thread keeps ready.
         sequential_slice: no effect, since the order is the same.
     """
     threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")

@@ -1,4 +1,4 @@
-"""Iterators of Grain's datasets: those that headrace runs, and the base class for a user's own.
+"""Iterators of Grain's datasets: iterators that headrace runs, and the base class for a user's own.
 
 In: an iterator of headrace's, or a user's dataset. Out: elements, and states that are dicts.
 """
@@ -31,7 +31,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
     """Base class for your own dataset iterators: define `__next__`, `get_state` and `set_state`.
 
     Args:
-        parents: the iterators that this one reads from. If there is exactly one, it is
+        parents: the iterators from which this one reads. If there is exactly one, it is
             `self._parent`.
     """
 
@@ -55,7 +55,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
         """Resume from a state of this or another iterator of the same dataset."""
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the state of the moment of this call, whenever the function is called."""
+        """Return a function that returns the state at the time of this call, even if the function is called later."""
         state = self.get_state()
         return lambda: state
 
@@ -147,7 +147,7 @@ class EngineIterator(DatasetIterator[T]):
 
     Args:
         begin: returns a new iterator of the engine over the pass.
-        tree: the plan of the dataset, by which states of Grain's are read.
+        tree: the plan of the dataset, which is needed to read states of Grain.
     """
 
     def __init__(self, begin: Callable[[], EngineRun], tree: Node) -> None:

@@ -174,7 +174,7 @@ class MapDataset(OurMapDataset[T]):
     ) -> MapDataset[Any]:
         """Mix the elements of several datasets in Grain's order.
 
-        The mix ends before a dataset would have to begin again.
+        The mix ends before an element of a dataset would come a second time.
 
         Args:
             datasets: datasets that are not empty.
@@ -214,7 +214,7 @@ class MapDataset(OurMapDataset[T]):
 
 
 class Chain(MapDataset[T], OurChain[T]):
-    """A dataset that a method of another dataset made."""
+    """A dataset that was returned by a method of another dataset."""
 
     def __len__(self) -> int:
         """Return the number of elements in an epoch.
@@ -243,7 +243,7 @@ def _chosen(named: dict[str, Node], choice: Choice) -> MapDataset[Any]:
 
 
 class _Named(Chain[Any]):
-    """Base of datasets that are made by a class of their own."""
+    """Base of datasets that programs make by a class, not by a method."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._tree,)

@@ -118,8 +118,8 @@ class Mix(Choice):
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices `int64[n]`, the numbers of the datasets and the indices in them, `int64[n]` each.
 
-        Datasets are treated one by one: each takes its weight's share of the indices that the
-        datasets before it left.
+        The first dataset takes its share (by weight) of all indices; the second takes its share of the remaining
+        indices, and so on.
         """
         which = np.full(len(indices), -1, dtype=np.int64)
         inner = np.zeros(len(indices), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Seeds derived from an earlier `seed(…)`, as in Grain, for operations that are given none."""
+"""Seeds derived from an earlier `seed(…)`, as in Grain, for operations without their own seed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _OURS = __name__.partition(".adapters")[0]
 
 
 def check_can_be_sliced(dataset: Any) -> None:
-    """Check that several workers can divide a dataset, and all datasets that it is made from.
+    """Check that several workers can divide a dataset, and all datasets from which it is made.
 
     Raises:
         ValueError: if a user's dataset class has neither parents nor a method `set_slice`.

@@ -127,7 +127,7 @@ def _tree_of(dataset: Any) -> Node:
 
 
 def _uncounted(tree: Node) -> Node:
-    """Return the node below a line of operations, and below nodes that only count rows."""
+    """Return the first node below that is neither an operation nor a node that only counts rows."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -284,7 +284,7 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 def _of_cache(tree: Node, state: Any) -> Cursor:
     """Convert Grain's state of a cache of `tree` to a cursor (place).
 
-    Once Grain's cache is filled, its state only counts the elements given from it; these elements
+    Once Grain's cache is filled, its state only counts the elements delivered from it; these elements
     are then made again. CheckpointError or TypeError if the state is not one of a cache.
     """
     given = _count(state["position"])

@@ -22,7 +22,7 @@ EVERY, SECONDS = 1000, 60.0
 
 
 def options_of(dataset: Any) -> DatasetOptions | None:
-    """Return the options of a dataset merged with the options of all datasets it is made from; None without any.
+    """Return the options of a dataset, merged with those of all datasets from which it is made; None without any.
 
     The dataset's own options take precedence.
     """
@@ -83,7 +83,7 @@ class WatchedFilter(Filter):
     Args:
         watched: the filter.
         name: name of the filter in messages.
-        options: the shares of omitted elements at which to warn and to raise.
+        options: limits for the share of omitted elements, for warnings and for errors.
     """
 
     def __init__(self, watched: Filter, name: str, options: DatasetOptions) -> None:
@@ -136,7 +136,7 @@ class _Counts:
 
     Args:
         name: name of the filter in messages.
-        options: the shares of omitted elements at which to warn and to raise.
+        options: limits for the share of omitted elements, for warnings and for errors.
     """
 
     def __init__(self, name: str, options: DatasetOptions) -> None:

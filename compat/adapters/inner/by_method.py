@@ -63,7 +63,7 @@ def multiprocess_prefetch(
     Args:
         ds: the dataset.
         num_workers: number of worker processes; 0 (default) for none.
-        buffer_size: number of finished elements that each worker holds ready.
+        buffer_size: number of finished elements that each worker keeps ready.
         worker_init_fn: function `(index, count)` that is called in each worker first.
         sequential_slice: no effect.
 
@@ -93,7 +93,7 @@ def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) 
 
     Args:
         parent: the dataset.
-        buffer_size: number of finished elements that the worker holds ready.
+        buffer_size: number of finished elements that the worker keeps ready.
         worker_init_fn: function without arguments that is called in the worker first.
 
     Raises:

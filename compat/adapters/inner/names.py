@@ -1,4 +1,4 @@
-"""Where the names in Grain's private modules are found in headrace.
+"""Find headrace's objects for the names in Grain's private modules.
 
 In: the name of a module below `grain._src`, and a name in it. Out: headrace's object.
 """

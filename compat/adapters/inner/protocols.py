@@ -1,6 +1,6 @@
 """Protocols that programs import from Grain's private modules, and the context of a worker.
 
-In: a user's classes. Out: whether they have the methods of a protocol.
+In: an object of a user's class. Out: True if it has the methods of a protocol.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class SupportsSlicedStateManagement(Protocol):
         """Return the state of each stream."""
 
     def set_shard_states(self, shard_states: Sequence[Any]) -> None:
-        """Restore the state of each stream."""
+        """Restore the state of each stream; `shard_states` has one for each, in the order of `get_shard_states`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiprocessingContext:
-    """Index of a worker process and number of workers. In headrace no stream depends on them.
+    """Index of a worker process, and number of workers. In headrace, no stream depends on these numbers.
 
     Attributes:
         process_index: number of the worker, from 0.

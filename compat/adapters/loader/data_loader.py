@@ -42,7 +42,7 @@ class DataLoader(LoaderMethods):
         operations: transforms, or functions that make an iterator of `Record`s from another one.
             With such functions, records are read in order by one worker.
         worker_count: number of worker processes; 0 (default) for none. The stream is the same for any number.
-        worker_buffer_size: number of finished batches that each worker holds ready.
+        worker_buffer_size: number of finished batches that each worker keeps ready.
         shard_options: the shard of this process; None (default): the sampler's.
         read_options: how records are read ahead.
         enable_profiling: True logs the table of `iterator.stats()` once a minute and at the end.
@@ -107,7 +107,7 @@ class DataLoader(LoaderMethods):
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
-        """The number of workers, and of elements that each worker holds ready."""
+        """The number of workers, and of elements that each worker keeps ready."""
         execution = self._description.execution
         return MultiprocessingOptions(execution.workers, execution.worker_buffer_size)
 
@@ -133,7 +133,7 @@ class DataLoaderIterator(NotedIterator):
 
         Args:
             state: the bytes that `get_state()` returned.
-            strict: False also accepts a state of a pipeline that differs where a run may change.
+            strict: False also accepts a state of a pipeline with another source, sampler or other operations.
 
         Raises:
             CheckpointError: if `state` is not a state, or is one of another pipeline.

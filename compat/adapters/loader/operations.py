@@ -35,7 +35,7 @@ class _Older(Generic[T]):
     """Base of Grain's own older operations."""
 
     def newer(self) -> Operation:
-        """Return the transform of headrace that does what this operation does."""
+        """Return the transform of headrace that is equal to this operation."""
         raise NotImplementedError
 
     def __call__(self, input_iterator: Records) -> Records:

@@ -1,7 +1,7 @@
 """Stream of a loader whose operations work on iterators of records, which are read in order.
 
-In: a source, a sampler, operations. Out: elements, and states. A state tells at which record the
-operations begin, and how many elements made of records from there on were delivered.
+In: a source, a sampler, operations. Out: elements, and states. A state has the record at which the
+operations begin, and the number of elements, made of records from there on, that were delivered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .records import Record
 class RecordStream:
     """The elements that operations on iterators make of a shard's records.
 
-    A state holds the record at which the operations start on resume, and the number of elements
+    A state has the record at which the operations start on resume, and the number of elements
     delivered since.
 
     Args:

@@ -81,7 +81,7 @@ class BinPack(Packing):
             distinct values.
         meta_features: features without segment ids and positions. A meta feature without a length
             is emitted as a list of the documents' values.
-        pack_alignment_struct: for a feature, a number of which each document's start is a multiple.
+        pack_alignment_struct: for a feature, a number; each document starts at a multiple of it.
         padding_struct: for a feature, the value that fills the rest of a row; default 0.
         max_sequences_per_bin: maximal number of documents in a bin; None (default) for no limit.
 
@@ -128,7 +128,7 @@ class BinPack(Packing):
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """Yield rows, each with a function that returns the state after it.
 
-        A state holds the parent's state before the first document of the present bins, and the
+        A state has the parent's state before the first document of the present bins, and the
         number of rows emitted since.
 
         Args:

@@ -80,8 +80,8 @@ class ConcatThenSplitIterDataset(Packing):
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """Yield rows, each with a function that returns the state after it.
 
-        A state holds the parent's state before the next document, the tokens of it that were used,
-        and the rows delivered since.
+        A state has the parent's state before the next document, the number of its tokens that were used,
+        and the number of rows delivered since.
 
         Args:
             parent: an iterator over the documents.

@@ -42,9 +42,9 @@ MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, a
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
-    """Compute the seconds of a step with `workers` workers, and with `reads` concurrent reads in each place.
+    """Compute the seconds of a step with `workers` workers, and `reads` concurrent reads in each place.
 
-    `reads=None` means the present number. A place is a process or actor that reads ahead.
+    A place is a process or actor that reads ahead. `reads=None` means the present number.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
