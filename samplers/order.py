@@ -48,7 +48,7 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than it has below `total`."""
+        """True if no shard has delivered more positions than belong to it. False shows a damaged state."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
@@ -60,7 +60,7 @@ class UnreadOrder:
 
     @cached_property
     def dense_from(self) -> int:
-        """Start of the dense tail: from this position on, no shard has delivered anything."""
+        """Start of the dense tail: no shard has delivered this position or a later one."""
         return max(self.reached) * self._shards
 
     @cached_property
@@ -87,7 +87,7 @@ class UnreadOrder:
 
     @cached_property
     def _ragged(self) -> int:
-        """Number of undelivered positions before the dense tail, which starts at `dense_from`."""
+        """Number of undelivered positions before `dense_from`. They have gaps; from `dense_from` on, there are none."""
         return int(self._starts[-1])
 
     @cached_property

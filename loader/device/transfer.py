@@ -218,11 +218,11 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Find the leaf that defines the number of rows. Return it (or None), that number (or -1), and all leaves with rows.
+    """Return the leaf of a batch that defines its number of rows (or None), this number (or -1), and all leaves with rows.
 
-    Leaves are given by their index. The first leaf that is divided along its leading axis defines
-    the number, or else the first that has an axis. If some leaf is divided, a leaf that is whole on
-    every device has no rows of the batch, even if it has the same length.
+    A leaf is an array in the tree of the batch, and is given by its index. The first leaf that is
+    divided along its leading axis defines the number, or else the first that has an axis. If some leaf
+    is divided, a leaf that is whole on every device has no rows of the batch, even if it has the same length.
 
     Args:
         shapes: shape of each leaf.

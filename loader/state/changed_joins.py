@@ -41,9 +41,8 @@ def with_datasets_of_now(
             `split_leftover`. It takes a pipeline, a state, and the former mix as JSON text.
 
     Raises:
-        CheckpointError: operations after the mix have changed; a dataset has another form;
-            datasets, or the records of a run that also changed, have changed inside a window that
-            needs them; or the state is damaged.
+        CheckpointError: operations after the mix have changed; a dataset has another form; the state
+            lies inside a window in which records or random numbers would now differ; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.identity.joins[-1]:

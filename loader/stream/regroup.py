@@ -82,7 +82,7 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """Return `run`, the first rows; or a failure if there is no memory for a batch of rows like the first one."""
+        """Check that there is memory for a batch of rows like the first one of `run`. Return `run`, or a failure."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
         if rows < MIN_ROWS:

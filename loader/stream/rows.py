@@ -36,7 +36,7 @@ class Pull(Protocol[T]):
     """Interface of an ordered supply of items, for example of rows. One thread at a time uses it."""
 
     def fill(self) -> None:
-        """Begin work without waiting. The default does nothing."""
+        """Begin to make items, without waiting for them. The default does nothing."""
         return
 
     def next(self, wait: bool) -> T | StreamEnd | None:
@@ -47,7 +47,7 @@ class Pull(Protocol[T]):
 
 
 class AtHand(Pull[T]):
-    """Supply of items that exist already."""
+    """Supply of items that exist already; none has to be waited for."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items

@@ -171,7 +171,7 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
 
 
 def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Sequence[Array]:
-    """Return, for each row, the values of its segments.
+    """Return, for each row, the values of its segments (the pieces of documents in it).
 
     Args:
         values: value of each document.

@@ -90,7 +90,7 @@ class SourceLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """Return what to check at `position`: {"": True} if an epoch ends there, else {"": False}.
+        """The source to check at `position`, as a dict: {"": True} if an epoch ends there, else {"": False}.
 
         The key "" stands for the only source; a mix has the names of its parts here.
         """

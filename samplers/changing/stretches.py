@@ -106,7 +106,7 @@ class OrderStretch(Protocol):
 
 @dataclass(frozen=True)
 class WholeEpochs:
-    """A stretch of whole epochs, one after another.
+    """A stretch (consecutive places with one rule) of whole epochs, one after another.
 
     Attributes:
         start: first place.
@@ -144,7 +144,7 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch made of the rest of an epoch and of new records that join this epoch.
+    """A stretch (consecutive places with one rule): the rest of an epoch, and new records that join this epoch.
 
     Attributes:
         start: first place.
@@ -290,7 +290,7 @@ class WholeOrder:
     def at(self, place: int) -> tuple[OrderStretch, int]:
         """Return the stretch that contains a place, and the place at which the next stretch begins.
 
-        The second result is `sys.maxsize` for the last stretch.
+        A stretch is a number of consecutive places with one rule. The second result is `sys.maxsize` for the last stretch.
         """
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS

@@ -79,7 +79,7 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """What to check at `position`: a dict by part name, True if an epoch of the part ends there."""
+        """The parts to check for more records at `position`, by name; True if an epoch of the part ends there."""
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
         if position is None or self._every is None or position % self._every:

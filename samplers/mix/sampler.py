@@ -250,7 +250,7 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Number of positions of each part that starts again at its end, by name: samplers that have no later epochs."""
+        """Length of each part that starts again after its end, because its sampler has no later epochs; by name."""
         parts = self._parts.items()
         return {name: len(part) for name, part in parts if len(part) < ENDLESS and not part.facts.has_later_epochs}
 

@@ -37,9 +37,9 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Make a tree over the parts: join subtrees pairwise while their deviation stays below a limit, if possible.
+    """Make a tree over the parts of a mix, in pairs of subtrees, whose deviation is if possible below a limit.
 
-    The deviation of the tree may be above the limit.
+    The result may be above the limit. See the function `deviation`.
 
     Args:
         weights: by the number of the part, its weight, above 0.

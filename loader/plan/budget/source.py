@@ -94,7 +94,7 @@ class BudgetSource:
         return padding.batch(records, count, rows, length, FROM_READERS.notify, check)
 
     def records_of(self, keys: Ints) -> Ints:
-        """Return the keys of the records in batches."""
+        """Return the keys of the records in the batches `keys`, one batch after another."""
         found = [self._input.keys(self._order.places(key)[1]) for key in keys.tolist()]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
