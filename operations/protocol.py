@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,16 @@ FROM_READERS = KeptNotices()
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
     """Return new NumPy arrays, uninitialised, one for each shape and dtype in `specs`."""
     return [np.empty(spec.shape, spec.dtype) for spec in specs]
+
+
+Generators: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.uint64] | None], Iterator[Any]]
+"""Function of positions, and of the seed of each (None: all have the seed of the context), that yields their generators.
+
+A generator may be used until the next one is yielded.
+"""
+
+DrawingFunction: TypeAlias = tuple[Callable[[Element, Any], Any], Generators]
+"""Function of an element and a generator, and the generators."""
 
 
 @dataclass(slots=True)
@@ -256,6 +266,15 @@ class Operation:
         """The function that does all the work, if it takes an element and nothing else; otherwise None.
 
         It returns the new element; for a filter, True to keep the element.
+        """
+        return None
+
+    def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
+        """Return the function of a random map, and the generators that it is called with; None for other operations.
+
+        Args:
+            context: context of the chain, from which the seed is taken.
+            number: number of the operation in the pipeline.
         """
         return None
 

@@ -7,10 +7,12 @@ If an exception passes through a step, the step records the number of its operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import KeyedGenerator, child_row
 from ..common.messages import a_kind_of, short_repr
@@ -18,7 +20,7 @@ from ..common.validation import whole_number
 from ..errors import FanOutError
 from .chain import ChainMethods, ChainT
 from .function import FunctionOperation, as_kind
-from .protocol import Context, Element, Operation, SeedFor, Step
+from .protocol import Context, DrawingFunction, Element, Operation, SeedFor, Step
 
 WORD = (1 << 64) - 1
 
@@ -89,6 +91,16 @@ class RandomMapTransform(FunctionOperation):
         """Return the element that replaces `element`; draw random numbers from `rng`, only during this call."""
         return self._call(element, rng)
 
+    def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
+        if type(self).connect is not RandomMapTransform.connect:
+            return None
+        generator_at = KeyedGenerator(number).at
+
+        def generators(positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Iterator[np.random.Generator]:
+            return map(generator_at, repeat(context.seed) if seeds is None else seeds.tolist(), positions.tolist())
+
+        return self.function, generators
+
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
         generator_at = KeyedGenerator(number).at
@@ -135,6 +147,14 @@ class KeyedRandomMap(Operation):
             SeedError: neither this map nor the chain has a seed, so that `seed_for` fails.
         """
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
+
+    def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
+        seed, generator_at = cast(int, self.seed), KeyedGenerator(self.number).at
+
+        def generators(positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Iterator[np.random.Generator]:
+            return map(generator_at, repeat(seed), positions.view(np.uint64).tolist())
+
+        return self.transform.function, generators
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function, seed = self.transform.function, cast(int, self.seed)

@@ -28,7 +28,7 @@ from ..group_rows import elements_of, tags_of
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
 from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
-from .fused import FusedMapFilter, plain_at_front
+from .fused import FusedMapFilter, fused_at_front, plain_at_front
 from .inputs import Inputs
 from .seeded import seeded
 
@@ -76,8 +76,9 @@ class StepChain:
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
         self.functions: list[Callable[[Element], Any]] = []  # that are called with a batch of columns
-        self._plain = plain_at_front(stage.operations)
-        self._take_all = self._context.take_all.get(stage.first + len(self._plain))
+        in_place = stage.leaf is not None  # inputs are records, of which the plan knows the positions
+        self._fused = fused_at_front(stage.operations, stage.first, self._context if in_place else None)
+        self._take_all = self._context.take_all.get(stage.first + len(self._fused))
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
@@ -85,19 +86,20 @@ class StepChain:
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if no operation needs each input's position, so that inputs may be pushed in one call (in bulk)."""
-        if len(self._plain) == len(self._stage.operations):
+        """Return True if inputs may be pushed in one call (in bulk), as no other operation than those fused needs positions."""
+        others = self._stage.operations[len(self._fused) :]
+        if not others:
             return self._tags_rows
         one_place = (
             self._stage.leaf is None or not self._tags_rows
         )  # a group makes one unit, which stands where it begins
-        return self._take_all is not None and one_place and not self._stage.reads_position
+        return self._take_all is not None and one_place and not any(one.reads_position for one in others)
 
     def enter_after_batch(self, batch_size: int) -> None:
         """From now on, take whole batches of `batch_size` records as inputs, so that the first operation is left out."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
-        self.functions = [function for function, _ in plain_at_front(self._stage.operations[1:])]
+        self.functions = plain_at_front(self._stage.operations[1:])
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Process the records of a span (consecutive positions), and return the block: the rows, or the rows before a failure.
@@ -290,8 +292,7 @@ class StepChain:
             for element in inputs.elements:
                 push(element)
             return
-        positions = inputs.positions()
-        seeds = None if self._below_join else self._leaf.sampler.seeds(positions)
+        positions, seeds = self._places_of(inputs)
         if self._tags is None and seeds is None:
             for context.position, element in zip(positions.tolist(), inputs.elements):
                 push(element)
@@ -302,12 +303,17 @@ class StepChain:
         for context.input, context.position, context.row, context.seed, element in each:
             push(element)
 
+    def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
+        """Return the position of each input, and the seed of each; None if all have that of the context."""
+        positions = inputs.positions()
+        return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
+
     def _push_all(self, inputs: Inputs) -> None:
         """Process all inputs in one call; put the results into the memory of batches, or into the rows of the block.
 
         An operation's error is raised. A block has the rows that one task returned.
         """
-        passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
+        passage = FusedMapFilter(self._fused, inputs.elements, inputs.count, lambda: self._places_of(inputs))
         try:
             if self._take_all is None:
                 self._keep_all(passage, inputs)

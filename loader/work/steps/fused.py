@@ -7,7 +7,7 @@ a failure: the operation that failed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, compress, repeat
+from itertools import chain, compress, repeat, takewhile
 from operator import length_hint, not_
 from typing import Any, TypeAlias
 
@@ -15,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....operations import Operation
-from ....operations.protocol import Element
+from ....operations.protocol import Context, Element, Generators
 
-Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
-"""Function of a map or a filter, and True if it is a filter's."""
+Plain: TypeAlias = tuple[Callable[..., Any], bool, Generators | None]
+"""Function of a map or a filter, True if it is a filter's, and the generators of a random map (else None)."""
+
+Places: TypeAlias = Callable[[], tuple[NDArray[np.int64], NDArray[np.uint64] | None]]
+"""Function that returns the position of each record, and the seed of each, or None if all have the same seed."""
 
 
 class FusedMapFilter:
@@ -31,26 +34,28 @@ class FusedMapFilter:
         operations: the maps and filters, in order.
         inputs: the records. Its length hint must be exact.
         count: number of records.
+        places: function that returns the positions and seeds of the records, for random maps.
 
     Attributes:
         elements: iterator of the results.
     """
 
-    def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int) -> None:
+    def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int, places: Places) -> None:
         self._ended: list[bool] = []
         self._inputs, self._count = inputs, count
         self._lefts: Sequence[int] = range(count - 1, -1, -1)
         self._came: list[tuple[Iterator[Any], Sequence[int]]] = []
         self.elements: Iterator[Element] = chain(inputs, _noted(self._ended))
-        for function, filters in operations:
-            self._go_through(function, filters)
+        for function, filters, generators in operations:
+            drawn = () if generators is None else (generators(*places()),)
+            self._go_through(function, filters, drawn)
 
     @property
     def ended(self) -> bool:
         """Return True if all records were processed."""
         return bool(self._ended)
 
-    def _go_through(self, function: Callable[[Element], Any], filters: bool) -> None:
+    def _go_through(self, function: Callable[..., Any], filters: bool, drawn: tuple[Iterator[Any], ...]) -> None:
         counter = self._inputs
         if self._came:
             counter = repeat(True, self._count)
@@ -62,7 +67,7 @@ class FusedMapFilter:
             noted = map(lefts.append, map(length_hint, repeat(self._inputs)))  # gives None each time
             self.elements = compress(passed, map(not_, noted))
         else:
-            self.elements = map(function, self.elements)
+            self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
         """Return the number of the input that each of the first `count` results comes from."""
@@ -83,15 +88,35 @@ def _noted(ended: list[bool]) -> Iterator[Any]:
     yield from ()
 
 
-def plain_at_front(operations: Sequence[Operation]) -> list[Plain]:
+def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], Any]]:
     """Return the functions of the maps and filters at the beginning of a list of operations.
 
-    The list ends before the first operation that cannot be fused.
+    The list ends before the first other operation.
     """
-    plain: list[Plain] = []
-    for operation in operations:
-        function = operation.plain_function
-        if function is None:
+    functions = (operation.plain_function for operation in operations)
+    return [*takewhile(lambda function: function is not None, functions)]  # type: ignore[list-item]
+
+
+def fused_at_front(operations: Sequence[Operation], first: int, context: Context | None) -> list[Plain]:
+    """Return the maps and filters at the beginning of a list of operations, up to the first that cannot be fused.
+
+    Random maps are among them if no filter comes before, because the position of each record is then known.
+
+    Args:
+        operations: the operations.
+        first: number of the first one in the pipeline.
+        context: context of the chain; None: random maps cannot be fused.
+    """
+    fused: list[Plain] = []
+    for number, operation in enumerate(operations, first):
+        function, drawing = operation.plain_function, None
+        if function is None and context is not None:
+            drawing = operation.drawing_function(context, number)
+        if function is not None:
+            fused.append((function, operation.only_filters, None))
+        elif drawing is not None:
+            fused.append((drawing[0], False, drawing[1]))
+        else:
             break
-        plain.append((function, operation.only_filters))
-    return plain
+        context = None if operation.only_filters else context
+    return fused
