@@ -72,7 +72,7 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the result is there. If the task was given up, it is the result of its first input at fault."""
+        """Return True if the task's result is there; for a given-up task, the result of its first input at fault."""
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):

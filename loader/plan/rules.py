@@ -185,7 +185,7 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """Store the state of a source without random access, where a join would store its rule's state.
+    """Rule of a source without random access. It exists to store the source's state where joins store the state of their rule.
 
     The state: a local position, and the source's state there as text. An empty text means the
     beginning.

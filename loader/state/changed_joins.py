@@ -206,7 +206,7 @@ class _Moved:
         return dataclasses.replace(present, orders=tuple(orders))
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Convert a leftover (rest of a former shard's work) to the present pipeline. Return a list of it.
+        """Convert a leftover (rest of a former shard's work) to the present pipeline, and return it as the only item of a list.
 
         The list is empty if the leftover's dataset was removed.
         """

@@ -54,15 +54,15 @@ def migrate_mix(
         states: states of one run.
         strict: True: the mix is not adapted. A later comparison of identities then raises if it has
             changed.
-        run: function that runs a pipeline. It is used to find the end of something made of rows.
+        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: the present mix ends before the place that the run has reached; a batch or
-            window that was begun has another size; states of some shards are missing; or the change
-            is inside something that was begun and depends on the former order.
+            window that was begun has another size; states of some shards are missing; or a window that
+            was begun would be made of other records.
     """
     if not strict and states:
         _check_within(pipeline, states[0].identity)

@@ -57,7 +57,7 @@ def migrate_records(
         states: states of all shards of one run, or of one shard.
         strict: True: more records may be omitted than before, but not fewer, and appended records
             must come after the same records.
-        run: function that runs a pipeline. It is used to find the end of something made of rows.
+        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
 
     Returns:
         The pipeline and the states to resume from.

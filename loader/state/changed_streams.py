@@ -36,7 +36,7 @@ def migrate(
         states: states of all shards of one run, or of one shard.
         strict: True: the order must be the same, except that records may be appended and more
             records omitted.
-        run: function that runs a pipeline. It is used to find the end of something made of rows.
+        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
 
     Returns:
         The pipeline and the states to resume from.

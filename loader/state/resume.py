@@ -63,7 +63,7 @@ def resume(
         program: pipeline as its loader made it.
         states: the state of this shard.
         strict: False accepts a state of another source, sampler or other operations.
-        run: function that runs a pipeline. It is used if a state is inside something made of rows.
+        run: function that runs a pipeline. It is used if a state is inside a window of rows.
         of_all_shards: True if `states` are those of all shards of a run, in any order.
         equal_steps: True if there is the state of one shard, and all were at the same step.
 

@@ -1,4 +1,4 @@
-"""Tasks of several batches of columns, each of which is made when it is asked for. Used in the calling thread.
+"""Tasks of several batches of columns, each made only when the caller asks for it. Used in the calling thread.
 
 In: a task whose batches are gathered straight from columns, and go through functions only. Out: its
 elements, one by one. A batch takes microseconds, so next to nothing is done beside gathering it and

@@ -159,7 +159,7 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 
 
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
-    """Combine views into one array that are evenly spaced to one array without a copy; None if they are not.
+    """Combine evenly spaced views of one array into a single array, without a copy; None if they are not evenly spaced.
 
     The views must have the same dtype, shape and strides.
     """

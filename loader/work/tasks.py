@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Units(ABC):
-    """The elements of a task, each of which is made only when it is asked for.
+    """The elements of a task, each of which is made only when the caller asks for it.
 
     Attributes:
         made: list with the element made last, until somebody takes it out.
@@ -36,13 +36,12 @@ class Units(ABC):
         self.made: list[Any] = []
 
     def report_to(self, sums: StageSums, note: Callable[[SpanTask, Block], None]) -> None:
-        """Set where elements are counted; called before the first is made.
+        """Set who counts the elements. Called before the first element is made.
 
         Args:
             sums: sums of the stage, to which each element is added.
-            note: function that is called in place of that if an element comes with a block (the rows
-                of one task) that has a failure, times or warnings. It gets the part of the task that
-                the element was made of, and the block.
+            note: function that counts an element instead, if it comes with a block (the rows of one task)
+                that has a failure, times or warnings. It gets the part of the task that the element was made of, and the block.
         """
         self._sums, self._note = sums, note
 

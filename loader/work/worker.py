@@ -139,7 +139,12 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return the block to deliver for a unit that somebody else made, up to its failure."""
+        """Return the block that reports a failure of an element which another object tried to make.
+
+        Args:
+            stage: number of the stage (operations that run in one task).
+            failed: block with the failure.
+        """
         assert failed.failure is not None, "it failed"
         self._end(stage, True)
         return apart(self._with_notices(failed), failed.failure)

@@ -229,7 +229,10 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def begun_as(self, other: MixOrder) -> MixOrder:
-        """Return this order, with the stages that another order has made already and that are the same in both."""
+        """Return this order with the stages that `other` has computed, up to the first one that differs.
+
+        A stage is a range of positions with constant weights.
+        """
         if self.names != other.names or "_stages" not in vars(other):
             return self
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.stages, other.stages)))

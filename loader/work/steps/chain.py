@@ -86,7 +86,7 @@ class StepChain:
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if inputs may be pushed in one call (in bulk), as no other operation than those fused needs positions."""
+        """Return True if all inputs may be pushed in one call: no operation but the fused ones needs their positions."""
         others = self._stage.operations[len(self._fused) :]
         if not others:
             return self._tags_rows
@@ -135,14 +135,14 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """Return True if `functions` alone make one element of each batch, and its position is not needed."""
+        """Return True if `functions` are all operations after the batch, make one element of it, and need no position."""
         alone = self._place + len(self.functions) == len(self._stage.operations) and self._stage.one_to_one
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
-        """Return a block with the failure at the last of `inputs` so far: `error`, after `called` of `functions` returned.
+        """Return a block (the rows of one task) that ends with the failure `error`, at the last of `inputs` that was taken.
 
-        `called` is -1 if the batch itself could not be gathered.
+        `called` is the number of `functions` that had returned; -1 if the batch itself could not be gathered.
         """
         self._inputs = inputs
         if called >= 0:
@@ -304,7 +304,7 @@ class StepChain:
             push(element)
 
     def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
-        """Return the position of each input, and the seed of each; None if all have that of the context."""
+        """Return the positions of the inputs, and their seeds (None if all have the seed of the context)."""
         positions = inputs.positions()
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 

@@ -32,7 +32,7 @@ class FusedMapFilter:
 
     Args:
         operations: the maps and filters, in order.
-        inputs: the records. Its length hint must be exact.
+        inputs: iterator of the records, whose `operator.length_hint` must be exact.
         count: number of records.
         places: function that returns the positions and seeds of the records, for random maps.
 
