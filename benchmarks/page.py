@@ -27,7 +27,7 @@ Rates = Mapping[str, Mapping[str, Any]]
 def lines(results: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the tables."""
     facts = results["facts"]
-    yield "Conditions of the measurement: " + "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
+    yield "* **Conditions of the measurement**: " + "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
     yield ""
     rivals = " | ".join(f"× {name}" for name in RIVALS)
     columns = f"records/s, median (best) | × limit loop | {rivals}"

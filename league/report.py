@@ -79,13 +79,19 @@ def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
     same = {fact: value for fact, value in noted[0].items() if all(one.get(fact) == value for one in noted)}
     dates, loads = (sorted({one[fact] for one in noted}) for fact in ("date", "load average"))
     loads.sort(key=float)
-    facts = [f"{value} {fact}" if fact == "cores" else f"{fact} {value}" for fact, value in same.items()]
-    facts = [fact for fact in facts if not fact.startswith(("date", "load average"))]
+    told = {
+        fact: f"{value} {fact}" if fact == "cores" else value if fact == "CPU" else f"{fact} {value}"
+        for fact, value in same.items()
+        if not fact.startswith(("date", "load average"))
+    }
+    machine = [told[fact] for fact in told if fact in ("CPU", "cores", "memory", "system")]
+    settings = [told[fact] for fact in told if fact not in ("CPU", "cores", "memory", "system")]
     versions = sorted({f"{package} {value}" for name in played for package, value in results[name]["versions"].items()})
     return [
-        f"Measured {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; {', '.join(facts)};",
-        f"load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
-        f"Versions: {', '.join(versions)}.",
+        f"* **When**: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}.",
+        f"* **Machine**: {', '.join(machine)}; load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
+        *([f"* **Settings**: {', '.join(settings)}."] if settings else []),
+        f"* **Versions**: {', '.join(versions)}.",
         "",
     ]
 

@@ -270,7 +270,10 @@ def _address(address: Any, kind: str) -> str | None:
     if address is None:
         return None
     if not isinstance(address, str):
-        raise TypeError(f'address={short_repr(address)} is {a_kind_of(address)}. Pass "host:port", "auto", or None.')
+        raise TypeError(
+            f'address={short_repr(address)} is {a_kind_of(address)}. Pass "host:port", "auto" for the '
+            "cluster of this machine, or None."
+        )
     if address not in ("auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
             f"address={short_repr(address)} is not the address of a Ray cluster that this machine can join. "

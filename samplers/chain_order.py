@@ -147,8 +147,9 @@ class ChainOrder(VectorSampler):
         )
         if not whole or records != self.records:
             raise ValueError(
-                "records can be omitted only while the dataset was arranged by shuffle() and repeat() alone. "
-                "Call omit() before slices, splits and other methods that change the order."
+                "records can be omitted only if no method other than shuffle() and repeat() has "
+                "changed the order of the dataset. Call omit() before slices, splits and other "
+                "methods that change the order."
             )
         return self
 

@@ -113,8 +113,8 @@ def _kind(stamps: tuple[int, ...], width: int) -> IndexKind:
 
 def _no_pass(file: OpenFile) -> FoundRecords:
     raise NotImplementedError(
-        f"facts about several files must not be looked for in one file ({file.path}). This is a fault in "
-        "headrace. Report it."
+        f"an index of several files cannot be made from the single file {file.path}. This is a fault "
+        "in headrace. Report it, with the output of `headrace report PROGRAM.py`."
     )
 
 

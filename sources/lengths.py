@@ -164,8 +164,8 @@ def _file_kind(source: Any) -> IndexKind:
 
 def _no_pass(file: OpenFile) -> FoundRecords:
     raise NotImplementedError(
-        f"lengths of several files must not be looked for in one file ({file.path}). This is a fault in "
-        "headrace. Report it."
+        f"lengths of several files cannot be found in the single file {file.path}. This is a fault in "
+        "headrace. Report it, with the output of `headrace report PROGRAM.py`."
     )
 
 

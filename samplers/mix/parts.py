@@ -65,8 +65,8 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
         records = whole_number("the number of records", _records_of(part), 1, MAX_SIZE, "…")
     except (TypeError, ValueError):
         raise TypeError(
-            f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the number of its "
-            "records, or an IndexSampler."
+            f"part {short_repr(name)} of the mix is {short_repr(part)}, which is not a source. Pass "
+            "its source, the number of its records, or an IndexSampler."
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
@@ -113,8 +113,8 @@ def check_lengths(parts: Mapping[str, VectorSampler], lengths: Mapping[str, int]
     """
     if set(lengths) != set(parts):
         raise ValueError(
-            f"the mix has the parts {first_few(list(parts), 8)}, but the source has {first_few(lengths, 8)}. "
-            "Pass the same parts to MixSampler and DataLoader."
+            f"the sampler has the parts {first_few(list(parts), 8)}, but the source has "
+            f"{first_few(lengths, 8)}. Pass the same parts to MixSampler and DataLoader."
         )
     for name, part in parts.items():
         part.for_source(lengths[name], name)

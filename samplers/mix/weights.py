@@ -123,7 +123,7 @@ def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Ma
         _check_drawn(values)
         stages.append((position, tuple(values)))
     if any(one >= other for (one, _), (other, _) in pairwise(stages)):
-        raise ValueError("the changes of weights do not ascend")
+        raise ValueError("the changes of weights must have ascending positions")
     return ((0, stages[0][1]), *stages[1:])
 
 

@@ -29,7 +29,7 @@ def column_named(name: str, names: Sequence[str], whose: str) -> str:
         if column in names:
             return column
     raise LengthsError(
-        f"lengths={short_repr(name)}: {whose} no such column. Name one of its columns: {first_few(names, 8)}."
+        f"lengths={short_repr(name)}: {whose} no column of this name. Name one of the columns: {first_few(names, 8)}."
     )
 
 
@@ -91,6 +91,6 @@ def _field(column: Any, path: Sequence[str], name: str) -> Any:
             there = (
                 f"Name one of its fields: {first_few(known, 8)}" if known else f"Its type is {shorten(column.type, 80)}"
             )
-            raise LengthsError(f"lengths={short_repr(name)}: the column has no such field. {there}.")
+            raise LengthsError(f"lengths={short_repr(name)}: the column has no field of this name. {there}.")
         column = pc.struct_field(column, [known.index(part)])
     return column

@@ -49,8 +49,8 @@ class MarkedByToken(NamedTuple):
         limits = np.iinfo(dtype)
         if not limits.min <= self.token <= limits.max:
             raise ValueError(
-                f"{self.argument} is not a token of dtype {dtype}, {limits.min} to {limits.max}, as in "
-                f"{shorten(file.path)}. Pass the ID of a token."
+                f"{self.argument} is not a token of {shorten(file.path)}: its tokens have dtype "
+                f"{dtype}, so they are from {limits.min} to {limits.max}. Pass the ID of a token."
             )
 
         def fits(found: FoundRecords, size: int) -> bool:

@@ -67,8 +67,10 @@ def test_a_resume_table_counts_verdicts_and_lists_what_is_wrong():
 def test_date_machine_load_and_versions_are_those_that_the_command_noted():
     """Of loads, the least and the most."""
     table = report.speed_tables(RESULTS)
-    assert table.startswith("Measured 2026-11-25 13:30 UTC; 2 cores, CPU some CPU;\nload average 3.0 to 11.5.\n")
-    assert "Versions: grain 0.2, spdl 0.8." in table
+    assert table.startswith(
+        "* **When**: 2026-11-25 13:30 UTC.\n* **Machine**: 2 cores, some CPU; load average 3.0 to 11.5.\n"
+    )
+    assert "* **Versions**: grain 0.2, spdl 0.8." in table
 
 
 def test_a_table_is_written_between_its_own_marks():

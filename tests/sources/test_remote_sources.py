@@ -317,5 +317,5 @@ def test_shards_that_share_blocks_of_a_store_are_warned(tmp_path):
         return DataLoader(data_source=source, sampler=sampler)
 
     loader(local, 4, 6), loader(remote, 4, 1), loader(remote, 4, 2)
-    with pytest.warns(UserWarning, match=r"shard_count=6 does not divide lanes=4 .* 3 shards bring .* lanes=12\)"):
+    with pytest.warns(UserWarning, match=r"shard_count=6 does not divide lanes=4 .* 3 shards fetch .* lanes=12\)"):
         loader(remote, 4, 6)

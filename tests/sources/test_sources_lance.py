@@ -146,7 +146,7 @@ def test_lengths_come_from_a_column(uri):
     assert headrace.lengths_of(source, "tokens").tolist() == [0, 1, 2, 3, 0, 1]
     assert headrace.lengths_of(source, "text").tolist() == [6] * 6
     assert headrace.lengths_of(source, "key").tolist() == list(range(6))
-    with pytest.raises(LengthsError, match=r"no such column\. Name one of its columns: key"):
+    with pytest.raises(LengthsError, match=r"no column of this name\. Name one of the columns: key"):
         headrace.lengths_of(source, "weight")
 
 

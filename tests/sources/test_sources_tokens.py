@@ -297,7 +297,9 @@ def test_a_token_that_is_nowhere_is_told(tmp_path):
     path = bare(tmp_path / "x.npy", 1, 2, 3)
     with pytest.warns(UserWarning, match=r"x\.npy: end_of_text=9 is nowhere among its 3 tokens, .* your tokenizer"):
         assert len(TokenSource(path, end_of_text=9)) == 1
-    with pytest.raises(ValueError, match=r"begin_of_text=70000 is not a token of dtype uint16, 0 to .*as"):
+    with pytest.raises(
+        ValueError, match=r"begin_of_text=70000 is not a token of .*dtype uint16, so they are from 0 to"
+    ):
         TokenSource(path, begin_of_text=70000)
 
 

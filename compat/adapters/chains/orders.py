@@ -139,7 +139,10 @@ class Mix(Choice):
             if before - others_before != (taken := after - others_after):
                 return number, taken - 1
             before, after, left = others_before, others_after, left - weight
-        raise AssertionError(f"no dataset of the mix contains element {index}. This is a fault in headrace. Report it.")
+        raise AssertionError(
+            f"no dataset of the mix contains element {index}. This is a fault in headrace. Report it, "
+            "with the output of `headrace report PROGRAM.py`."
+        )
 
 
 def _share(counts: Indices, part: int, whole: int) -> Indices:

@@ -155,8 +155,8 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
         return None if own is None else whole_lengths(own, len(source))
     if sampler.facts.parts:
         raise LengthsError(
-            "lengths= of a BudgetBatch belongs to a single source, but this loader has a MixSampler. Pass it "
-            "to MapDataset.mix([…]).budget_batch(…, lengths=…)."
+            "lengths= of a BudgetBatch belongs to a single source, but this loader has a MixSampler. "
+            "Pass lengths= to MapDataset.mix([…]).budget_batch(…, lengths=…)."
         )
     for one in before:
         if not one.one_to_one or one.takes is not None:
