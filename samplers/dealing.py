@@ -104,7 +104,9 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Exchange records of the set with the largest sum for cheaper ones of other sets, until no exchange helps.
+    """Exchange records of the set with the largest sum for cheaper ones of other sets, until the sums are nearly equal.
+
+    Stops earlier if no exchange helps, or after four exchanges for each set.
 
     Args:
         costs: costs of all records of the block.

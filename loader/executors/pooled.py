@@ -376,7 +376,8 @@ class PooledExecutor(Executor):
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Give a task up: run each of its inputs alone, so that the error names the input at fault.
 
-        `reason` says in the error how the last worker ended.
+        A task of one input is not run again; nor is any task if errors are skipped. `reason` says in the
+        error how the last worker ended.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)

@@ -214,10 +214,10 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """Remove the rows that cannot be encoded, because `row` cannot, from a block (the rows of one task).
+    """Remove row `row`, which cannot be encoded, and the rows that fail with it from a block (the rows of one task).
 
-    If `on_error` skips the failure `error`, these are all rows made of the same inputs. Else they are these and all later
-    rows, and the block ends with the failure.
+    If `on_error` skips the failure `error`, all rows made of the same inputs are removed. Else all
+    later rows are removed, too, and the block ends with the failure.
     """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)

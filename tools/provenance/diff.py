@@ -347,7 +347,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _told_of_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first of these runs stopped: number of shards, smallest position; "nothing" for no run."""
+    """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" for no run."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -355,7 +355,7 @@ def _told_of_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return the number of steps in the runs of `layers`, if batches and shards were those of `before`; else None."""
+    """Return the number of steps in the runs of a history, if batches and shards were those of `before`; else None."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
