@@ -90,9 +90,9 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line repeated, if `index_map` is a `Repeat` and no operation joins several batches; else None.
+        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs (`keeps_indices`).
 
-        After None, the node is evaluated as a source.
+        The result is None for another map, or if an operation joins several batches. The node is then evaluated as a source.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
