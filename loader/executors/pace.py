@@ -245,7 +245,7 @@ class Budget:
     def most_rows(self) -> int:
         """Return the largest number of rows that one task, or one object in a store, should have.
 
-        So many rows fill at most an eighth of the smallest object store. The result is 1 until a task is
+        These rows fill at most an eighth of the smallest object store. The result is 1 until a task is
         done, because the size of a row is unknown.
         """
         return 1 if self._row is None else self._most(self._object(), self._row)

@@ -2,7 +2,7 @@
 
 In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers,
 which one of the new shards makes again to deliver the rest. The end of a window of records is
-computed; the rows of a window of rows are read to find its end.
+computed. A window of rows is read to its end.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return how many records each part lacks of its share after several classes of one record were assigned.
+    """Return how many records each part lacks of its share after several classes with one record each were assigned.
 
     Args:
         records: number of these classes.

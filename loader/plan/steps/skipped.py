@@ -121,7 +121,7 @@ class SkippedSteps:
         """Return the local position at which a step begins.
 
         Args:
-            step: number of the step. It must not be one of the absorbed steps.
+            step: number of the step. It must not be an absorbed one, i.e. a skipped step without positions.
             at: local position and number of an earlier step.
             unit: number of positions in a step.
         """
