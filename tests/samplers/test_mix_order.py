@@ -258,6 +258,21 @@ def test_a_mix_whose_parts_end_makes_each_of_its_stages_once(monkeypatch):
     assert sorted(map(len, made)) == list(range(1, 61))
 
 
+def test_a_change_of_weights_makes_one_stage(monkeypatch):
+    """The stages before it are those of the mix that it changes; a mix that is made from the fingerprint draws the same."""
+    made, best_tree = [], stage.best_tree
+    monkeypatch.setattr(stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights))
+    sampler, weights = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat"), dict.fromkeys("abcd", 1.0)
+    for number in range(1, 9):
+        weights["abcd"[number % 4]] += 1
+        sampler = sampler.with_weights(weights, 10 * number)
+        sampler.record_keys(np.arange(10 * number, 10 * number + 10))
+    assert len(made) == 9
+    again = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat").going_on(sampler.fingerprint, 80, False)
+    positions = np.arange(200)
+    assert again.record_keys(positions).tolist() == sampler.record_keys(positions).tolist()
+
+
 def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
     """What it takes over from the order before is what it would make itself, digit for digit."""
     sampler, _ = _of_sixty_that_end(monkeypatch)
