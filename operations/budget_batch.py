@@ -140,6 +140,11 @@ class BudgetBatch(Operation):
         """Return all parameters except the window, because a checkpoint stores it separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
+    @property
+    def content_parameters(self) -> dict[str, Any]:
+        """The parameters that decide what a record is in a batch, without those of the batches' shapes and order."""
+        return {name: vars(self)[name] for name in ("too_long", "padding")}
+
     def windows(self, lengths: Ints) -> BudgetWindows:
         """Return the plan of batches for records with these lengths.
 
@@ -158,6 +163,18 @@ class BudgetBatch(Operation):
             longest = [most] if self.too_long == "truncate" and len(fitting) < len(lengths) else []
             present = np.concatenate([fitting, longest]).astype(np.int64)
             shapes = self._shapes(chosen_lengths(present, self.pad_to) if len(present) else (1,))
+        return self.windows_of(lengths, shapes)
+
+    def windows_of(self, lengths: Ints, shapes: BatchShapes) -> BudgetWindows:
+        """Return the plan of batches of these shapes, for records with these lengths.
+
+        Args:
+            lengths: `int64[records]`.
+            shapes: shapes of the batches.
+
+        Raises:
+            LengthsError: a record is too long, and `too_long` is "error".
+        """
         return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:

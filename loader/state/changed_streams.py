@@ -21,6 +21,7 @@ from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_mix import migrate_mix
+from .changed_plans import with_plan
 from .changed_records import migrate_records
 from .leftover import Run
 from .schema import LoaderState
@@ -45,6 +46,7 @@ def migrate(
         CheckpointError: the run cannot be resumed with these changes, see `migrate_mix` and
             `migrate_records`.
     """
+    pipeline, states = with_plan(pipeline, states, strict)
     for state in states if not strict else ():
         _check_plans(pipeline, state)
     if not states or not pipeline.joins:
@@ -71,8 +73,8 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
             names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
             raise CheckpointError(
                 f"batches or packed rows are planned from lengths, and the plan differs from the state ({names} "
-                "changed): records would come twice or never. Restore with the former budget, lengths, window "
-                "and costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
+                "changed): records would come twice or never. Restore with the former lengths, window and "
+                "costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
             )
 
 

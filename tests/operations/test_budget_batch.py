@@ -247,7 +247,10 @@ def test_any_history_of_runs_gives_each_record_once(history, ragged, window):
             shapes = present.batch_keys(present.record_keys(positions // shards * 0 + positions - shard)).shape
             np.testing.assert_array_equal(present.batch_keys(keys).shape, shapes)
             found += [
-                (epoch, place) for key in keys.tolist() for epoch, places, _ in [order.places(key)] for place in places
+                (epoch, place)
+                for key in keys.tolist()
+                for epoch, places, _ in [order.plans.places(key)]
+                for place in places
             ]
         layers = present.layers_after(reached)
         position += sum(reached)
@@ -547,20 +550,95 @@ def test_a_state_belongs_to_its_lengths():
         iter(batches_of(lengths=LENGTHS + 1)).set_state(iterator.get_state())
 
 
-def test_another_budget_is_refused_deliberately_too():
-    """Positions count batches of the plan, so records would come twice or never; but between two epochs it is taken."""
-    iterator = iter(batches_of())
-    iterator_state = [next(iterator), iterator.get_state()][1]
-    with pytest.raises(CheckpointError, match="the plan differs from"):
-        iter(batches_of(max_tokens=256)).set_state(iterator_state, strict=False)
+def test_another_budget_between_two_epochs_is_taken():
+    """Loops per epoch begin each epoch with the present plan."""
     epochs = batches_of(num_epochs=2).epochs()
     first = list(next(epochs))
     other = batches_of(num_epochs=2, max_tokens=256).epochs()
     other.set_state(epochs.get_state(), strict=False)
     assert ids(list(next(other))) == ids(first)
-    again = iter(batches_of())
-    again.set_state(iterator_state, strict=False)
-    assert ids(again) + ids(islice(batches_of(), 1)) == ids(batches_of())
+
+
+def test_another_budget_begins_with_the_next_window():
+    """The window that was begun keeps its batches; `strict` refuses it, and states of the changed run are its own."""
+    plain, wide = {"window": 20, "num_epochs": 2}, {"window": 20, "num_epochs": 2, "max_tokens": 256}
+    iterator, expected = iter(batches_of(**plain)), list(batches_of(**plain))
+    before = list(islice(iterator, 3))
+    state = iterator.get_state()
+    with pytest.raises(CheckpointError, match="another pipeline"):
+        iter(batches_of(**wide)).set_state(state)
+    changed = iter(batches_of(**wide))
+    changed.set_state(state, strict=False)
+    after = list(changed)
+    first_window = next(step for step in range(1, 60) if len(ids(expected[:step])) == 20)
+    assert ids(before + after[: first_window - 3]) == ids(expected[:first_window])
+    assert ids(before + after) == Counter(dict.fromkeys(range(60), 2))
+    assert {len(batch["mask"]) for batch in expected} == {2, 4, 7}
+    assert {len(batch["mask"]) for batch in after[first_window - 3 :]} == {4, 8, 15}
+    again = iter(batches_of(**wide))
+    again.set_states([state], strict=False)
+    for batch in after:
+        resumed = iter(batches_of(**wide))
+        resumed.set_state(again.get_state())
+        np.testing.assert_equal(next(resumed), batch)
+        np.testing.assert_equal(next(again), batch)
+
+
+PLANS = [{"max_tokens": 128, "pad_to": 3}, {"max_tokens": 256, "pad_to": 3}, {"max_tokens": 64, "pad_to": (16, 64)}]
+
+
+@tries(200)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(PLANS), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=4, max_size=4)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.booleans(),
+    st.sampled_from([None, 7, 20]),
+)
+def test_any_history_of_plans_and_shards_gives_each_record_once(history, ragged, window):
+    """Whatever plan, number of shards and steps; at each step all shards have one shape."""
+    found, states = [], None
+    for number, (plan, shards, steps) in enumerate([*history, (PLANS[0], 2, [1000] * 4)]):
+        iterators = [
+            iter(batches_of(**plan, window=window, num_epochs=2, shard=(shard, shards))) for shard in range(shards)
+        ]
+        for iterator in iterators if states else ():
+            iterator.set_states(states, strict=False)
+        shapes = {}
+        for shard, iterator in enumerate(iterators):
+            first = iterator.step
+            for step, batch in enumerate(islice(iterator, steps[shard if ragged else 0]), first):
+                assert shapes.setdefault(step, batch["mask"].shape) == batch["mask"].shape
+                found.append(batch)
+        states = [iterator.get_state() for iterator in iterators]
+        assert max(map(len, states)) < 1500 + 60 * number
+    assert Counter(ids(found)) == Counter(dict.fromkeys(range(60), 2))
+
+
+def test_a_damaged_former_plan_is_refused():
+    """By an error of checkpoints, or the state is a place in the stream."""
+    iterator = iter(batches_of(window=20))
+    next(iterator)
+    changed = iter(batches_of(window=20, max_tokens=256))
+    changed.set_state(iterator.get_state(), strict=False)
+    state = json.loads(changed.get_state())
+    order = state["identity"]["orders"][0]
+    assert [until for until, _ in order["former"]] == [1]
+    for damage in (
+        3,
+        [3],
+        [[1]],
+        [[0, [[8, 4]]]],
+        [["x", [[8, 4]]]],
+        [[1, [[8]]]],
+        [[1, [[8, 0]]]],
+        [[1, [[9, 1], [8, 1]]]],
+    ):
+        damaged = {**state, "identity": {**state["identity"], "orders": [{**order, "former": damage}]}}
+        with pytest.raises(CheckpointError):
+            iter(batches_of(window=20, max_tokens=256)).set_state(sealed(damaged))
 
 
 def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():

@@ -29,6 +29,7 @@ from ....samplers import NoSharding, ShardOptions
 from ....samplers.permutation import permute, place_of
 from ....samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .keys import BatchKey, RunStart
+from .plans import FormerPlan, Plans
 
 Ints = NDArray[np.int64]
 
@@ -62,6 +63,7 @@ class BudgetOrder(VectorSampler):
         layers: how earlier runs read the current window: a pair (its number, its first position), then for each run
             the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
+        former: plans of windows before those of `windows`, if the plan was changed in earlier runs.
     """
 
     windows: BudgetWindows
@@ -72,6 +74,7 @@ class BudgetOrder(VectorSampler):
     shard_options: ShardOptions = field(default_factory=NoSharding)
     layers: DealtLayers = ()
     epoch: int | None = None
+    former: tuple[FormerPlan, ...] = ()
 
     facts = OrderFacts(block_size=64, shards="planned")
 
@@ -84,13 +87,12 @@ class BudgetOrder(VectorSampler):
 
     @property
     def _last_key(self) -> int:
-        return (self.epochs or 1) * len(self.windows) * self._radix[0] * self._radix[1] * self._radix[2]
+        return (self.epochs or 1) * len(self.windows) * prod(self.plans.radix)
 
     @cached_property
-    def _radix(self) -> tuple[int, int, int]:
-        shapes = self.windows.shapes
-        widest = int(np.diff(self.windows.starts).max(initial=0))
-        return widest + 1, max(shapes.rows) + 1, len(shapes.lengths)
+    def plans(self) -> Plans:
+        """The plan of each window."""
+        return Plans(self.windows, self.former, self.order_seed)
 
     @property
     def _shards(self) -> int:
@@ -131,7 +133,9 @@ class BudgetOrder(VectorSampler):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The values that decide the order."""
-        return {**self.identity, **({} if self.epoch is None else {"epoch": self.epoch})}
+        former = [[plan.until, shape_pairs(plan.windows)] for plan in self.former]
+        values = {"shapes": shape_pairs(self.windows), "former": former, "epoch": self.epoch}
+        return {**self.identity, **{name: value for name, value in values.items() if value not in (None, [])}}
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
         """Return the same order on another shard, for a run that continues no earlier run."""
@@ -195,12 +199,38 @@ class BudgetOrder(VectorSampler):
         if not self.layers:
             return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
-        if not self._origin <= window <= (1 << 62) // prod((*self._radix, max(len(self.windows), 1))):
+        if not self._origin <= window <= (1 << 62) // prod((*self.plans.radix, max(len(self.windows), 1))):
             raise ValueError(f"window {window} must be from {self._origin} to the last window of the plan")
         if not runs:
             return RunStart(window, position, begun)
-        former = self.after(self.layers[:-1], ShardOptions(0, len(runs[-1])))
-        return former.left(runs[-1], self._shards)
+        return self._last_run().left(runs[-1], self._shards)
+
+    def _last_run(self) -> BudgetOrder:
+        """Return the order of the run before this one, with the plan that it had. There must be one in `layers`."""
+        *before, reached = self.layers
+        run = dataclasses.replace(self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before))
+        start = run.start
+        own = next((number for number, plan in enumerate(self.former) if start.window < plan.until), None)
+        if own is not None:
+            run = dataclasses.replace(run, windows=self.former[own].windows)
+            vars(run).update(plans=self.plans, start=start)  # keys are the same in all orders of these plans
+        return run
+
+    def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
+        """Return the order whose first window that no shard has begun, and all later ones, have another plan.
+
+        Args:
+            windows: windows of one epoch in that plan; the same records are in each window.
+            reached: the step at which each shard of this run stopped.
+
+        Raises:
+            CheckpointError: the shards stopped too far apart, or after the end.
+        """
+        layers = self.layers_after(reached)
+        stopped = dataclasses.replace(self, layers=layers)
+        plans = (*self.former, FormerPlan(stopped.start.window, self.windows))
+        former = tuple(plan for plan in plans if layers[0][0] < plan.until)
+        return dataclasses.replace(stopped, windows=windows, former=former)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
         """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
@@ -238,14 +268,15 @@ class BudgetOrder(VectorSampler):
             window: number of the window after these batches, which decides the shuffle.
         """
         taken = self.batch_keys(keys)
+        plan = np.searchsorted([each.until for each in self.former], taken.window, side="right")
+        of_plan = plan * self.plans.radix[2] + taken.shape
         groups = [np.empty(0, np.int64)]
-        for shape in range(len(self.windows.shapes.lengths)):
-            of_shape = keys[(taken.shape == shape) & (taken.records > 0)]
+        for number in distinct(of_plan):
+            of_shape = keys[(of_plan == number) & (taken.records > 0)]
             if missing := -len(of_shape) % shards:
                 like = self.batch_keys(of_shape[-1:])
-                of_shape = np.append(
-                    of_shape, np.repeat(self._key(like._replace(records=np.zeros(1, np.int64))), missing)
-                )
+                empty = self.plans.key(like._replace(records=np.zeros(1, np.int64)))
+                of_shape = np.append(of_shape, np.repeat(empty, missing))
             groups.append(of_shape)
         steps = np.concatenate(groups).reshape(-1, shards)
         places = np.arange(len(steps), dtype=np.int64)
@@ -323,7 +354,7 @@ class BudgetOrder(VectorSampler):
         sizes = self._before[local + 1] - self._before[local]
         places = self._shuffled(inner - self._before[local], windows, sizes)
         start, stop, shape = self.windows.pieces(self._shards, local, places, shard)
-        return self._key(BatchKey(windows, start, stop - start, shape))
+        return self.plans.key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
         """Shuffle steps within their windows, and return their new places `int64[n]` there.
@@ -339,42 +370,9 @@ class BudgetOrder(VectorSampler):
             result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
         return result
 
-    def _key(self, parts: BatchKey) -> Ints:
-        slots, rows, shapes = self._radix
-        return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
-
     def batch_keys(self, keys: Ints) -> BatchKey:
         """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
-        slots, rows, shapes = self._radix
-        rest, shape = np.divmod(keys, shapes)
-        rest, count = np.divmod(rest, rows)
-        window, start = np.divmod(rest, slots)
-        return BatchKey(window, start, count, shape)
-
-    def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, int]:
-        """Return the epoch of a batch, the places of its records in the epoch, and the number of its shape.
-
-        Args:
-            key: key of the batch.
-            at_least: smallest number of places. A batch with fewer records gets further places of its window,
-                because an empty batch needs the structure of a record.
-        """
-        window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
-        epoch, local = divmod(window, len(self.windows))
-        size = int(self.windows.sizes(np.array([local]))[0])
-        count = max(count, at_least)
-        slots = np.arange(min(start, size - count), min(start, size - count) + count, dtype=np.int64)
-        counts = self.windows.counts[local]
-        ends = np.cumsum(counts)
-        rank = np.searchsorted(ends, slots, side="right")
-        for each in range(int(rank[0]), int(rank[-1]) + 1) if count else ():
-            chosen, begin = rank == each, int(ends[each] - counts[each])
-            epochs = np.full(int(chosen.sum()), self._line_number(window, each))
-            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.order_seed)
-        return epoch, self.windows.places[int(self.windows.starts[local]) + slots].astype(np.int64), shape
-
-    def _line_number(self, window: int, rank: int) -> int:
-        return window * len(self.windows.shapes.lengths) + rank
+        return self.plans.batch_keys(keys)
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
@@ -390,8 +388,13 @@ class BudgetOrder(VectorSampler):
         ends = np.cumsum(counts)
         rank = int(np.searchsorted(ends, slot, side="right"))
         begin = int(ends[rank] - counts[rank])
-        slot = begin + place_of(slot - begin, self._line_number(window, rank), int(counts[rank]), self.order_seed)
+        slot = begin + place_of(slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed)
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
         step = int(self._before[local]) + place_of(line, window, size, self._steps_seed)
         return (epoch - (self.epoch or 0)) * self.steps_per_epoch + step, shard, row
+
+
+def shape_pairs(windows: BudgetWindows) -> list[list[int]]:
+    """Return the shapes of planned batches as plain values: pairs [padded length, rows]."""
+    return [list(pair) for pair in zip(windows.shapes.lengths, windows.shapes.rows)]

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common.costs import as_lengths
-from ....common.identity.values import digest
+from ....common.identity.values import described, digest
 from ....common.messages import short_repr
 from ....errors import LengthsError
 from ....operations import BudgetBatch, Operation
-from ....operations.identity import fingerprint
 from ....samplers import NoSharding
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources.facts import facts_of
@@ -123,8 +122,9 @@ def batches_of(
         "kind": "BudgetOrder",
         "records": len(lengths),
         "order": digest(below, 12),
-        "batches": digest([fingerprint(operation), operation.window, order_seed, _bytes_of(lengths)], 12),
-        "shapes": list(map(list, zip(windows.shapes.lengths, windows.shapes.rows))),
+        "batches": digest(
+            [described(operation.content_parameters), operation.window, order_seed, _bytes_of(lengths)], 12
+        ),
     }
     order = BudgetOrder(windows, epochs, order_seed, identity, seed)
     return BudgetSource(records, operation, order, lengths), order

@@ -5,20 +5,26 @@ In: keys of batches. Out: batches. All of their records are read in one call.
 
 from __future__ import annotations
 
+import dataclasses
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....common.messages import first_few
+from ....errors import CheckpointError
 from ....operations import BudgetBatch
 from ....operations.budget.rows import check_lengths
+from ....operations.budget.shapes import BatchShapes
+from ....operations.budget.windows import BudgetWindows
 from ....operations.protocol import FROM_READERS
 from ....samplers.protocol import ENDLESS
 from ....sources.facts import SourceFacts
 from ....sources.provenance import UsedRecord
 from ..placed_records import PlacedRecords
 from .order import BudgetOrder
+from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]
 
@@ -74,7 +80,7 @@ class BudgetSource:
         """
         if not len(keys):
             return []
-        batches = [self._order.places(key, at_least=1) for key in keys.tolist()]
+        batches = [self._order.plans.places(key, at_least=1) for key in keys.tolist()]
         counts = self._order.batch_keys(keys).records.tolist()
         places = np.concatenate([places for _, places, _ in batches])
         epochs = np.repeat([epoch for epoch, _, _ in batches], [len(places) for _, places, _ in batches])
@@ -84,19 +90,46 @@ class BudgetSource:
             for (_, places, shape), count in zip(batches, counts)
         ]
 
-    def _batch(self, records: list[Any], places: Ints, count: int, shape: int) -> Any:
-        padding, shapes = self._operation.padding, self._order.windows.shapes
-
+    def _batch(self, records: list[Any], places: Ints, count: int, shape: tuple[int, int]) -> Any:
         def check(real: Ints) -> None:
             check_lengths(real, self._lengths[places[:count]], lambda row: self._input.name_of(int(places[row])))
 
-        rows, length = shapes.rows[shape], shapes.lengths[shape]
-        return padding.batch(records, count, rows, length, FROM_READERS.notify, check)
+        rows, length = shape
+        return self._operation.padding.batch(records, count, rows, length, FROM_READERS.notify, check)
 
     def records_of(self, keys: Ints) -> Ints:
         """Return the keys of the records in the batches `keys`, one batch after another."""
-        found = [self._input.keys(self._order.places(key)[1]) for key in keys.tolist()]
+        found = [self._input.keys(self._order.plans.places(key)[1]) for key in keys.tolist()]
         return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def with_former(self, order: BudgetOrder, former: Any) -> tuple[BudgetSource, BudgetOrder]:
+        """Return the source and the order with plans that were changed earlier in the run.
+
+        Args:
+            order: the order of this source's batches, without former plans.
+            former: the entry "former" of the fingerprint of an order.
+
+        Raises:
+            CheckpointError: the entry is damaged.
+        """
+        try:
+            read = [(until, shapes_of(shapes)) for until, shapes in former]
+            if any(type(until) is not int or until < 1 for until, _ in read) or sorted(read, key=itemgetter(0)) != read:
+                raise ValueError
+        except (TypeError, ValueError):
+            raise CheckpointError(
+                f"the state is damaged: former={former!r:.100}. Restore another checkpoint."
+            ) from None
+        plans = tuple(FormerPlan(until, self.windows_of(shapes)) for until, shapes in read)
+        return self.of_order(dataclasses.replace(order, former=plans))
+
+    def windows_of(self, shapes: BatchShapes) -> BudgetWindows:
+        """Return the plan of the same records in batches of other shapes."""
+        return self._operation.windows_of(self._lengths, shapes)
+
+    def of_order(self, order: BudgetOrder) -> tuple[BudgetSource, BudgetOrder]:
+        """Return the source of the same records for another order of batches, and this order."""
+        return BudgetSource(self._input, self._operation, order, self._lengths), order
 
     def place_of(self, record_key: int) -> int | None:
         """Return the place of a record in an epoch; None if the record is in no epoch."""
@@ -108,6 +141,6 @@ class BudgetSource:
 
     def made_of(self, key: int) -> list[UsedRecord]:
         """Return the records of a batch, each with its row in the batch."""
-        epoch, places, _ = self._order.places(key)
+        epoch, places, _ = self._order.plans.places(key)
         rows = enumerate(places.tolist())
         return [used._replace(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]

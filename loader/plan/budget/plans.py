@@ -1,0 +1,121 @@
+"""Plans of batches: the batch that a key stands for. A former plan is used until a window, the last plan from there on.
+
+In: keys. Out: windows, records and shapes of batches. A window is the batches that are planned together. Its number
+tells its plan, so a batch that an earlier run left over is made by the plan of that run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import CheckpointError
+from ....operations.budget.shapes import BatchShapes
+from ....operations.budget.windows import BudgetWindows
+from ....samplers.permutation import permute
+from .keys import BatchKey
+
+Ints = NDArray[np.int64]
+
+
+class FormerPlan(NamedTuple):
+    """A plan that was changed during the run.
+
+    Attributes:
+        until: number of the first window that is planned otherwise.
+        windows: windows of one epoch.
+    """
+
+    until: int
+    windows: BudgetWindows
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """The plans of a run, one after another. All have the same records in the same windows.
+
+    Attributes:
+        last: windows of one epoch, as they are planned now.
+        former: earlier plans, in ascending order of their windows.
+        order_seed: seed of the random orders, in `[0, 2^64)`.
+    """
+
+    last: BudgetWindows
+    former: tuple[FormerPlan, ...]
+    order_seed: int
+
+    def at(self, window: int) -> BudgetWindows:
+        """Return the plan of the window with this number, counted over all epochs."""
+        return next((plan.windows for plan in self.former if window < plan.until), self.last)
+
+    @cached_property
+    def radix(self) -> tuple[int, int, int]:
+        """Upper limits, for keys, of the first record's index, the number of records, and the number of the shape."""
+        every = [self.last, *(plan.windows for plan in self.former)]
+        widest = max(int(np.diff(windows.starts).max(initial=0)) for windows in every)
+        rows = max(max(windows.shapes.rows) for windows in every)
+        return widest + 1, rows + 1, max(len(windows.shapes.lengths) for windows in every)
+
+    def key(self, parts: BatchKey) -> Ints:
+        """Return the keys `int64[n]` of batches."""
+        slots, rows, shapes = self.radix
+        return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
+
+    def batch_keys(self, keys: Ints) -> BatchKey:
+        """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
+        slots, rows, shapes = self.radix
+        rest, shape = np.divmod(keys, shapes)
+        rest, count = np.divmod(rest, rows)
+        window, start = np.divmod(rest, slots)
+        return BatchKey(window, start, count, shape)
+
+    def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, tuple[int, int]]:
+        """Return the epoch of a batch, the places of its records in the epoch, and its rows and padded length.
+
+        Args:
+            key: key of the batch.
+            at_least: smallest number of places. A batch with fewer records gets further places of its window,
+                because an empty batch needs the structure of a record.
+        """
+        window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
+        windows = self.at(window)
+        epoch, local = divmod(window, len(windows))
+        size = int(windows.sizes(np.array([local]))[0])
+        count = max(count, at_least)
+        slots = np.arange(min(start, size - count), min(start, size - count) + count, dtype=np.int64)
+        counts = windows.counts[local]
+        ends = np.cumsum(counts)
+        rank = np.searchsorted(ends, slots, side="right")
+        for each in range(int(rank[0]), int(rank[-1]) + 1) if count else ():
+            chosen, begin = rank == each, int(ends[each] - counts[each])
+            epochs = np.full(int(chosen.sum()), self.line_number(window, each))
+            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.order_seed)
+        found = windows.places[int(windows.starts[local]) + slots].astype(np.int64)
+        return epoch, found, (windows.shapes.rows[shape], windows.shapes.lengths[shape])
+
+    def line_number(self, window: int, rank: int) -> int:
+        """Return the number of a shuffle: of the records of one shape in one window."""
+        return window * len(self.at(window).shapes.lengths) + rank
+
+
+def shapes_of(values: Any) -> BatchShapes:
+    """Read shapes from the fingerprint of planned batches: a list of pairs [padded length, rows].
+
+    Raises:
+        CheckpointError: they are damaged.
+    """
+    try:
+        pairs = [(length, rows) for length, rows in values]
+        lengths, rows = (tuple(column) for column in zip(*pairs, strict=True))
+        whole = all(type(number) is int and 0 < number < 1 << 48 for number in (*lengths, *rows))
+        if not whole or sorted({*lengths}) != list(lengths):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise CheckpointError(
+            f"the state is damaged: the shapes of its batches are {values!r:.100}. Restore another checkpoint."
+        ) from None
+    return BatchShapes(lengths, rows)

@@ -1,0 +1,87 @@
+"""Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those of the run before.
+
+In: the pipeline as its loader made it, and states. Out: both, with the run's plan for all windows (batches that are
+planned together) that a shard has begun, and the present plan for all later ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import CheckpointError
+from ...samplers import ShardOptions
+from ...samplers.protocol import ENDLESS
+from ..plan.budget.plans import shapes_of
+from ..plan.identity import Values
+from ..plan.lineage import ReshardHistory
+from ..plan.pipeline import Pipeline
+from .record_checks import check_all_shards
+from .schema import LoaderState
+
+PLAN = ("shapes", "former")
+"""Entries of an order's fingerprint that may change during a run."""
+
+
+def with_plan(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """Adapt a pipeline of planned batches, and states, to a plan that was changed; return any others unchanged.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of all shards of one run, or of one shard.
+        strict: True: the plan must not have changed since the states were saved; a later comparison raises if it has.
+
+    Raises:
+        CheckpointError: states of some shards are missing; or steps are still to be skipped, or a state is inside
+            something that is made of batches.
+    """
+    if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.plans_batches:
+        return pipeline, states
+    saved, present = states[0].identity.order, pipeline.leaf.sampler.fingerprint
+    if _lasting(saved) != _lasting(present) or "shapes" not in saved or "epoch" in saved:
+        return pipeline, states  # comparing the identities will tell
+    leaf: Any = pipeline.leaf
+    source, order = leaf.source.with_former(leaf.sampler, saved.get("former", []))
+    if strict or saved["shapes"] == present["shapes"]:
+        return _with_source(pipeline, source, order), states
+    if not any(state.cursor.positions[0] or state.lineages[0].layers for state in states):
+        return pipeline, _with_order(states, present)
+    shards = {state.shard[0]: state for state in states}
+    check_all_shards(states, "the shapes of planned batches changed")
+    if len(shards) < states[0].shard[1]:
+        return pipeline, states  # some are missing, which the next check tells
+    _check_between(states)
+    former = dataclasses.replace(order, windows=source.windows_of(shapes_of(saved["shapes"])))
+    former = former.after(states[0].lineages[0].layers, ShardOptions(0, len(shards)))
+    changed = former.changed(order.windows, [shards[shard].cursor.positions[0] for shard in range(len(shards))])
+    pipeline = _with_source(pipeline, *source.of_order(changed.with_shard_options(order.shard_options)))
+    lineage = ReshardHistory(ENDLESS, changed.layers)
+    step = max(state.step for state in states)  # shards begin together
+    moved = [dataclasses.replace(state, cursor=pipeline.start, step=step, lineages=(lineage,)) for state in states]
+    return pipeline, _with_order(moved, pipeline.leaf.sampler.fingerprint)
+
+
+def _with_order(states: Sequence[LoaderState], order: Values) -> list[LoaderState]:
+    return [dataclasses.replace(state, identity=state.identity.with_order(0, order)) for state in states]
+
+
+def _lasting(order: Values) -> Values:
+    return {name: value for name, value in order.items() if name not in PLAN}
+
+
+def _with_source(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
+    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, source=source, sampler=order))
+
+
+def _check_between(states: Sequence[LoaderState]) -> None:
+    last = min(state.step for state in states)
+    if any(any(state.cursor.skips) or state.cursor.unfinished for state in states) or any(
+        stop > last for state in states for _, stop in state.skipped.present
+    ):
+        raise CheckpointError(
+            "the shapes of planned batches cannot change while steps are still to be skipped, or inside something that is "
+            "made of several batches. Restore with the former max_tokens= and pad_to=, and change them at a later step."
+        )
