@@ -77,7 +77,7 @@ class Stopwatch:
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
-        self._began = 0.0
+        self._began = self._ended = 0.0
         self._read_bytes = 0.0  # of the records of the task
         self._allowed = -1.0  # seconds that looks may take; below 0 before the first task, which is like no other
         self.every = 1
@@ -117,8 +117,11 @@ class Stopwatch:
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
         ended, began, tasks = perf_counter(), self._began, self.every
         seconds = ended - began - (look.extra if look else 0.0)
-        self._allowed = self._allowed + self.share * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
-        self.every = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
+        # A timed task takes longer than others, as no cache holds the code that times it.
+        each = min(seconds, (ended - self._ended) / tasks)
+        self._allowed = self._allowed + self.share * tasks * each if self._allowed >= 0 else FIRST_LOOKS
+        self._ended = ended
+        self.every = 1 + min(int(TIMED_SECONDS / (each + 1e-9)), MOST_UNTIMED)
         waited, under_way = reading
         rows = len(elements)
         read_bytes = round(self._read_bytes)
