@@ -64,7 +64,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._tuning = tuning  # what other iterators of the loader have found out; None: nothing
         self._passes = passes  # of the loader; None: nobody counts them
         self._from_start = True  # nothing has come yet, and no state was set
-        self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
+        self._pipeline = self._loaders = pipeline  # as it resumes from a state, and as the loader made it
         self._loaders_skipped_steps = self._skipped_steps = skipped_steps
         self._execution = execution
         self._running, self._changes = RunHandle(), ProgramChanges()
@@ -166,7 +166,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def execution(self) -> ExecutionOptions:
-        """The execution options. A tool may set other ones: this ends the workers, which begin anew at the next element."""
+        """The execution options. A tool may set other ones: this ends the workers; the next element starts new ones."""
         return self._execution
 
     @execution.setter
@@ -326,15 +326,15 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         batch_size: int | None = None,
         at_step: int | None = None,
     ) -> None:
-        """Change the weights, the omitted records or the batch size from a step on, while the run goes on.
+        """Change the weights, the omitted records or the batch size from a step on, during the run.
 
         All shards must make the same call, before any of them comes to the step; nothing is sent
         between them. What was prefetched is dropped, and workers start again.
 
-        States tell other weights of a mix from the call on: a program that describes the former
-        weights, or the new ones, resumes with them on any number of shards. Any other change is made
-        when the iterator comes to the step, and is dropped by `set_state`. States of later steps are
-        those of a program that describes the change; restore them in such a program.
+        Weights of a mix: every state after the call contains the change. A program with the former
+        weights, or with the new ones, can restore it on any number of shards. Other changes are made
+        when the iterator comes to the step; `set_state` drops those whose step has not come. Restore
+        a state of a later step in a program that has the change.
 
         Args:
             weights: for a `MixSampler` or `MapDataset.mix`, a dict of numbers by name of the part, or
@@ -349,7 +349,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
                 shards may reach a step at different positions, as after a `Filter`, or which grow.
             ValueError: the step was delivered already; or a value is outside its range; or the change
-                would be inside a window whose rest cannot be made anew.
+                would be inside a window of records, the rest of which cannot be made again.
             InUseError: another thread is inside `next`.
 
         >>> import headrace

@@ -63,7 +63,7 @@ class DeviceFeeder(StreamPositionAPI):
         self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
         self._transfer = Transfer(description)
         self._run: Run | None = None
-        self._left: Run | None = None  # one that was told to end
+        self._left: Run | None = None  # one that is to end
         self._finalizer: Any = None
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host

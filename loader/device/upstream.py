@@ -37,7 +37,7 @@ class Upstream:
         self.goes_back = hasattr(iterator, "get_state") and hasattr(
             iterator, "set_state"
         )  # else `go_back` does nothing
-        self.user_mark: Any = None  # where the user stands; None: where the iterator stands
+        self.user_mark: Any = None  # position of the user; None: that of the iterator
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
         self.gone = False  # the feeder was closed or dropped

@@ -52,7 +52,7 @@ def with_plan(
     shards = {state.shard[0]: state for state in states}
     check_all_shards(states, "the shapes of planned batches changed")
     if len(shards) < states[0].shard[1]:
-        return pipeline, states  # some are missing, which the next check tells
+        return pipeline, states  # some are missing, for which the next check raises
     _check_between(states)
     former = dataclasses.replace(order, windows=source.windows_of(shapes_of(saved["shapes"])))
     former = former.after(states[0].lineages[0].layers, ShardOptions(0, len(shards)))

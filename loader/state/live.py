@@ -1,11 +1,11 @@
-"""Change the weights, the omitted records or the batch size while a run goes on.
+"""Change the weights, the omitted records or the batch size during a run.
 
 In: the user's position, what is to change, and the step from which on. Out: a change; and the
 pipeline with this change.
 
-Weights of a mix change at a position, so the order tells the change from the moment of the call on.
-Any other change is made when the iterator comes to the step: it resumes its own run from there under
-another description of the program.
+Weights of a mix change at a position, so the order contains the change from the call on. Any other
+change is made when the iterator comes to the step: it resumes its own run from there, as a program
+with the change would.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WeightsChange(NamedTuple):
     """Other weights of a mix.
 
     Attributes:
-        position: first position at which they hold, in the order of all shards.
+        position: first global position (counted over all shards) at which they are used.
         weights: the weights, as the user passed them.
     """
 
@@ -101,7 +101,7 @@ def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
 
 
 def _position_of(here: StreamPosition, step: int) -> int:
-    """Return the first position, in the order of all shards, of a step.
+    """Return the first global position (counted over all shards) of a step.
 
     Raises:
         ValueError: some shards read what former runs left there; the step is after the end; or it
@@ -138,7 +138,7 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position in a pipeline that knows these changes of a mix, so that its state tells them."""
+    """Return a position whose state contains these changes of a mix."""
     for change in changes:
         if isinstance(change, WeightsChange) and change.position not in dict(
             map(tuple, _mix_of(here.pipeline).changes)
@@ -319,7 +319,10 @@ class ProgramChanges:
         self._made.append((change, before))
 
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
-        """Return the pipeline, as its loader made it, of an earlier step. Changes from this step on wait again."""
+        """Return the pipeline, as its loader made it, that ran at an earlier step.
+
+        Changes of this step and of later ones are undone, and wait for their steps.
+        """
         while self._made and self._made[-1][0].step >= step:
             change, loaders = self._made.pop()
             self.waiting.insert(0, change)

@@ -43,8 +43,8 @@ class WeightedSampler(DrawnRecords):
     epochs. The worker processes of a machine share it.
 
     Weights may change from one run to the next: `set_state(state, strict=False)` resumes at the
-    next position with the new weights. The state records a digest of the weights and the position
-    from which on they hold. Without replacement, a record that was already read in the present
+    next position with the new weights. The state has a digest of the weights, and the position from
+    which they are used. Without replacement, a record that was already read in the present
     epoch may then come again in it.
 
     Args:
@@ -154,12 +154,12 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_told(self) -> str:
-        """A text for messages: the digest of the weights, and the position from which on they hold if they were changed."""
+        """A text for messages: the digest of the weights and, if they were changed, the first position at which they are used."""
         since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the former weights that hold at a position; None if the present weights hold there."""
+        """Return the digest of the former weights that are used at a position; None if the present weights are used there."""
         for until, digest in self._changes:
             if position < until:
                 return digest
