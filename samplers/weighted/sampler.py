@@ -154,7 +154,7 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_told(self) -> str:
-        """A text for messages: the digest of the weights and, if they were changed, the first position at which they are used."""
+        """A text for messages: the digest of the weights and, if they were changed, the first position that uses them."""
         since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
         return f"weights {self._digest}{since}"
 
