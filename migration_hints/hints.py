@@ -108,4 +108,5 @@ def no_attribute(name: str) -> AttributeError:
     """
     of_chains = _CHAINS if name.endswith(("MapDataset", "IterDataset")) else ""
     remark = remedies("package", "headrace").get(name, of_chains)
-    return AttributeError(f"module 'headrace' has no attribute {short_repr(name)}{'; ' * bool(remark)}{remark}")
+    remark = f"; {remark}" if remark else ". Use one of the names in dir(headrace)."
+    return AttributeError(f"module 'headrace' has no attribute {short_repr(name)}{remark}")

@@ -75,7 +75,7 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
-        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}. Name an axis of {_described(mesh)}.")
+        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}. Name one of its axes: {_described(mesh)}.")
     return NamedSharding(mesh, spec)
 
 

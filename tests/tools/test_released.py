@@ -68,5 +68,5 @@ def test_the_page_has_each_rival_at_its_better_setting_and_only_with_as_many_wor
     ]
     workload = {"workload": "mnist", "about": "pictures", "contenders": [*contenders, one("grain@2", 6)]}
     lines = list(_page().lines({"facts": {"cores": "2"}, "workloads": [workload]}))
-    assert lines[0] == "Conditions of the measurement: cores 2."
+    assert lines[0] == "* **Conditions of the measurement**: cores 2."
     assert "| `mnist`: pictures | 90 (91) | 0.90 | 3 |  | 180 (181) | 1.80 | 30 |  |" in lines

@@ -101,7 +101,8 @@ def diagnosed_program(
             interrupted = UntilEnough(loops.have_enough, seconds).run(partial(program.execute, own))
         if not loops.stepped():
             if interrupted:
-                raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds) + hangs.sentence)
+                no_step = _NO_STEP.format(program=program.path, seconds=seconds) + hangs.sentence
+                raise ProgramError(no_step)
             known = loaders_in(vars(own))
             if len(known) == 1:
                 return diagnose(vars(own)[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)

@@ -20,7 +20,8 @@ from .iterators import Resumed
 from .map_dataset import MapDataset
 
 _STREAMS = (
-    "Streams of headrace.MapDataset go on with other shards, filters or not: shard(…), iterator.set_states(states)."
+    "Use a headrace.MapDataset: its streams can resume on other shards, also after filters, by "
+    "shard(…) and iterator.set_states(states)."
 )
 
 

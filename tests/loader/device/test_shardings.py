@@ -127,7 +127,7 @@ def test_what_cannot_be_divided_is_explained(with_eight_devices):
     assert "the nearest sizes that can are 8." in out[1]
     assert "shape (8, 7), whose axis 1 of size 7 cannot be divided over the 2 parts of axis model" in out[2]
     assert out[3].startswith("ShardingError the tree of shardings does not fit this batch")
-    assert out[4] == "ValueError the mesh has no axis 'rows'. Name an axis of 'data': 4, 'model': 2."
+    assert out[4] == "ValueError the mesh has no axis 'rows'. Name one of its axes: 'data': 4, 'model': 2."
     assert 'Name the axes over which batches are divided, (mesh, "data")' in out[5]
     assert out[6].startswith("TypeError 'cpu' is a str, but batches can be sent to a device, a Sharding")
     assert out[7].startswith("TypeError Mesh")
