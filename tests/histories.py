@@ -191,6 +191,7 @@ REASONS = {
     "skipped steps of two sizes": "so a step contains other records in each shard",
     "planned batches and skipped steps": "planned batches cannot change their number of shards",
     "shorter epochs by weight": "an epoch has at most as many records as there are weights above 0",
+    "datasets and omitted records": "datasets were added to a mix or removed from it, and other records are omitted",
     "rows after a mix": "restore a checkpoint that was saved between two windows",
     "live, and not aligned": "in which each step has the same number of records",
     "live, and grows": "does not work for a mix whose parts grow during the run",
@@ -237,9 +238,6 @@ class Situation(NamedTuple):
 
 
 KNOWN: dict[str, Callable[[Situation], bool]] = {
-    "omits and reweighs streams at once": lambda each: (
-        KINDS[each.former.kind].streams and each.omits and each.reweighs and not (each.equal and each.former.aligned)
-    ),
     "a growing mix reweighs inside a window": lambda each: (
         each.former.kind.startswith("growing mix") and each.reweighs and not each.former.aligned
     ),

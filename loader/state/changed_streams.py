@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 from ...common.messages import first_few
 from ...errors import CheckpointError
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED
+from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
-from ..plan.identity import Values, orders_in
+from ..plan.identity import Identity, Values, orders_in
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from .changed_mix import migrate_mix
+from .changed_mix import is_within, migrate_mix
 from .changed_plans import with_plan
 from .changed_records import migrate_records
 from .leftover import Run
@@ -51,7 +51,39 @@ def migrate(
         _check_plans(pipeline, state)
     if not states or not pipeline.joins:
         return (migrate_records if states else migrate_mix)(pipeline, states, strict, run)
+    if [*map(_inputs, states[0].identity.joins)] == [*map(_inputs, pipeline.identity.joins)]:
+        # Records before weights: the run's place is one in the order of the records that it read.
+        pipeline, states = _with_leaves(pipeline, states, strict, run)
+        return migrate_mix(pipeline, states, strict, run)
+    if any(map(is_within, states)) and not _omitted(pipeline.identity) <= _omitted(states[0].identity):
+        raise CheckpointError(
+            "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
+            "between two rows of a FlatMap or inside a window. Make one of the two changes now, and the other one at a "
+            "later step; or restore a checkpoint of another step."
+        )
     pipeline, states = migrate_mix(pipeline, states, strict, run)
+    return _with_leaves(pipeline, states, strict, run)
+
+
+def _omitted(identity: Identity) -> set[str]:
+    """Return the digests of the records that the orders omit, or omitted after an earlier change."""
+    return {
+        digest
+        for order in identity.every_order
+        if "records" in order
+        for digest in (order.get(OMITTED), *(change.omitted for change in History.of(order).changes))
+        if digest
+    }
+
+
+def _inputs(join: Values) -> Values:
+    return {name: join.get(name) for name in ("kind", "names", "sizes")}
+
+
+def _with_leaves(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """Adapt all leaves (sources with their samplers) of a pipeline of joined streams, and the states."""
     for number in range(len(pipeline.leaves)):
         if _may_change(pipeline.leaves[number], states[0].identity.orders[number]):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)

@@ -53,7 +53,6 @@ def test_weights_and_omitted_records_change_inside_a_window():
     _play(program, ((1,), {"weights": {"a": 5, "b": 1}, "omitted": {"b": (2,)}}))
 
 
-@fault("omits and reweighs streams at once", AssertionError, "the refusal says that the pipeline is another one")
 def test_weights_and_omitted_records_of_streams_change_after_a_flat_map():
     """The change is made, or refused with its true reason."""
     program = Program(
