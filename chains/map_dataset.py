@@ -127,7 +127,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the dataset as a source. If its own source grows, it keeps the records that the source had."""
+        """Facts about the dataset as a source of a loader.
+
+        If records are appended to the source that the dataset is made from, the dataset does not get them.
+        """
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property

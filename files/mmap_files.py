@@ -59,7 +59,9 @@ def map_readable(path: str) -> NDArray[np.uint8]:
 
 
 def mapping_of(descriptor: int, size: int) -> mmap.mmap:
-    """Return a read-only mapping of the first `size` bytes of an open file, at least 1. It ends with the object.
+    """Return a read-only mapping of the first `size` bytes of an open file.
+
+    The bytes stay mapped until the result is deleted. `size` must be at least 1.
 
     Raises:
         OSError: the file cannot be mapped.

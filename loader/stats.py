@@ -131,7 +131,7 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """Return a line with numbers of records, steps and bytes, and each number per second.
+    """Return a line with the numbers of records and bytes, and with records, steps and bytes per second.
 
     Args:
         records: number of records.

@@ -267,7 +267,10 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one element to the window; if it is full, push its rows. The element's place is in the context."""
+        """Add one element to the window. If the window is then full, pack it and push its rows to the next step.
+
+        The context has the element's place (seed, position, row).
+        """
         if not self._waiting:
             self._begin()
         self._waiting.append(element)

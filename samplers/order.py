@@ -193,7 +193,7 @@ class Without:
 
     @property
     def dense_index(self) -> int:
-        """First index after the last range. From it on, the position is the index plus `offset`."""
+        """Index of the first position after all `ranges`. From this index on, a position is its index plus `offset`."""
         return int(self._starts[-1])
 
     @property

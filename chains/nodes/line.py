@@ -81,7 +81,10 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return the line with `index_map` applied to the order of its records, and the same operations."""
+        """Return a line with the same source and operations, whose records come in the order that `index_map` gives.
+
+        `index_map` converts positions of the new line to positions of this line.
+        """
         return dataclasses.replace(
             self,
             length=index_map.length,

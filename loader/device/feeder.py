@@ -159,7 +159,8 @@ class DeviceFeeder(StreamPositionAPI):
     def start_prefetch(self) -> None:
         """Start to read and transfer now, in the background, instead of at the first `next`.
 
-        Raises ClosedError after `close`.
+        Does nothing if the feeder already runs, or if its stream has ended. Otherwise raises ClosedError
+        after `close`.
         """
         if self._run is None and not self._ended:
             self._begin()

@@ -98,10 +98,11 @@ class Upstream:
         self.iterator.set_state(*((state,) if self.host_iterator is None else (state, strict)))
 
     def steady(self, mark: Any) -> int:
-        """Return how many consecutive batches, beginning with the one before the mark, surely have equal lengths; at least 1.
+        """Return how many consecutive batches are known to have equal lengths, counted from the batch before `mark`.
 
-        These are the whole batches that are left, if each step has the same number of positions and
-        the last operation is a `Batch`. A mark is a position of the iterator.
+        If each step has the same number of positions, and the last operation is a `Batch`, these are the
+        batch before `mark` and all whole batches after it. Otherwise the result is 1. A mark is a
+        position of the iterator.
         """
         batch = self._batch_of(mark)
         if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.skipped:
@@ -109,13 +110,14 @@ class Upstream:
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
-        """Return the number of rows to which a batch is filled up; 0 if the batch is whole.
+        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
 
-        Only the pipeline decides it.
+        A batch is not filled up if it has all its rows, if no `Batch` decides its number of rows, or if a
+        function after a whole batch removed rows.
 
         Args:
             mark: position after the batch.
-            rows: rows of the batch, after all functions.
+            rows: number of rows of the batch, after all functions.
             transformed: True if the feeder's `transform` may have changed the number of rows.
         """
         batch = self._batch_of(mark)

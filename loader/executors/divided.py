@@ -17,7 +17,11 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """Divide a task into smaller tasks that are run one by one; return [task] if it cannot be divided.
 
-    A part has the inputs of one output, or a single row, or makes one element of a window.
+    Each smaller task has as little work as possible:
+
+    * for a task on positions, the positions from which one output is made;
+    * for a task on rows that are not grouped, a single row;
+    * for a task on one window of a `Pack` or of batches by budget, one of the window's elements.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:

@@ -102,11 +102,12 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
     Args:
         sampler: order of the records.
         source: source of the records; a mix of sources for a mix.
-        by_hand: True if no records join during a run. Then parts of a mix whose order cannot change
-            keep it.
+        by_hand: True if no records are added during a run. Then each part of a mix whose order cannot
+            change keeps its order.
 
     Raises:
-        ValueError: the source grows, and the sampler cannot change, or does not have all records.
+        ValueError: the source grows, and the sampler cannot change, or does not have all records. For a
+            mix, only if `by_hand` is False; then also if the mix has a balance.
     """
     if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
@@ -126,15 +127,17 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
 
 
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
-    """Return a mix whose parts with generations (versions of a source's files) have orders that can change.
+    """Return the mix with an order that can change for each part that has generations (versions of a source's files).
 
     Args:
         mix: the mix.
         source: its sources.
-        by_hand: True: a part whose order cannot change keeps its order. False: it raises.
+        by_hand: True if no records are added during a run. Then a part whose order cannot change keeps
+            its order. False raises ValueError for such a part.
 
     Raises:
-        ValueError: the order of a part cannot change, and `by_hand` is False.
+        ValueError: `by_hand` is False, and the order of a part cannot change, or does not have all records
+            of its source, or the mix has a balance.
     """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():

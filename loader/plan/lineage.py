@@ -29,25 +29,26 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """History of earlier runs on other numbers of shards; it gives the positions that they left to read.
+    """History of earlier runs on other numbers of shards; it gives the positions that these runs did not read.
 
-    Each of these runs read a part of the positions that the run before it had left.
+    Each of these runs read some of the positions that the run before it had not read.
 
     Attributes:
         total: number of positions, on all shards, in the first of these runs.
-        layers: for each run, a layer with the ranges of positions that it skipped, if any, and a
-            layer with the local positions that its shards reached.
-        skips: global positions of records between whose rows a shard stopped, each with the number of
-            rows that were delivered.
+        layers: one or two layers for each run, in order. If the run skipped ranges of positions, the
+            first layer has these ranges. The last layer has the local position that each shard reached.
+        skips: pairs (position, rows), one for each record of which a shard delivered some rows but not
+            all: the record's global position, and how many of its rows were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has
             its own order.
-        order_shards: number of shards of the first run if each had its own order
-            (`algorithm="grain"`); 1 if all read parts of one such order; else 0.
+        order_shards: number of shards of the first run if each shard had its own order
+            (`algorithm="grain"`); 1 if the shards shared one Grain order; 0 for other orders.
         blocks: blocks of positions in which records are balanced among shards by cost; None if they
             are not balanced.
-        grown: for each layer before which the order became longer or shorter, the number of the
-            layer, and by how many positions. A layer keeps the length that it was made with: later
-            positions of the order come after all that the layer has left.
+        grown: pairs (layer, positions), one for each time that the order became longer or shorter: the
+            index of the layer before which this happened, and by how many positions (negative if
+            shorter). Layers keep the length that they were made with; added positions of the order come
+            after all positions that the layer left unread.
     """
 
     total: int = 0

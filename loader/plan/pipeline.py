@@ -46,19 +46,20 @@ class PreviousShard(NamedTuple):
 class Pipeline:
     """A checked pipeline.
 
-    A leaf is a source with its sampler; a stage is operations that run together in one task; a join
-    makes one stream of rows of several parts.
+    A leaf is a source with its sampler. A stage is a list of operations that run together in one task. A
+    join merges the rows of several parts of the pipeline into one stream.
 
     Attributes:
         leaves: the leaves, from which records come.
-        stages: the stages, each after its inputs.
-        joins: the joins, each after its inputs.
-        top: part whose rows are the elements. It ends with the last stage or join.
+        stages: the stages, each after the stages and joins that it gets rows from.
+        joins: the joins, each after the joins that it gets rows from.
+        top: the whole tree of leaves, stages and joins. Its last stage or join returns the elements that
+            the user gets.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        snapshot: fingerprints of sources and operations when the pipeline was made, because these may
-            change while they work.
-        formers: shards of former runs, whose unfinished work this run completes.
+        snapshot: fingerprints of sources and operations from the time when the pipeline was made, because
+            sources and operations may change while they work.
+        formers: shards of earlier runs, whose unfinished work this run completes.
         traced: True if each row of a `Pack` remembers the documents that it was made of, which needs
             memory.
     """

@@ -168,8 +168,10 @@ class Lookout:
                 writer has ended. False: do not wait.
 
         Returns:
-            True if the check was made. False if `wait` is False, and the position of the check comes
-            after the position at which the run began, or a writer is still at work.
+            True if the check was made, and the order stays as it is. If `wait` is True, the result is
+            always True. If `wait` is False, the result is False in two cases: the position of the check
+            comes after the position at which the run began; or all records were read, and a writer is
+            still at work.
 
         Raises:
             OrderChangedError: records were appended. The iterator catches it, and switches to the new order.

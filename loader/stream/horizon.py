@@ -34,14 +34,14 @@ class Horizon(Protocol):
 
 
 class DecidedSpans(Pull[Request]):
-    """Requests for positions up to the horizon, i.e. whose order is final.
+    """Requests for the positions whose order is final: all positions before the horizon.
 
-    Until the end of the order, each request has the inputs of whole outputs.
+    Each request has the inputs of whole outputs. Only the last output of the order may be incomplete.
 
     Args:
         requests: function that returns requests for local positions `[start, stop)`.
-        horizon: knows up to which position the order is final. It is asked for a later position
-            when all positions before the present one are planned.
+        horizon: object that knows up to which position the order is final. When requests for all these
+            positions have been made, the horizon is asked to decide the order of more positions.
         first: first local position.
         total: end of the order, if it does not change.
         unit: number of positions that make one output, counted from `first`.

@@ -21,7 +21,10 @@ def begins(run: Any) -> None:
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Return a context in which `tell` is called with each iterator or feeder that begins to run, on its own thread."""
+    """Return a context in which `tell` is called with each iterator or feeder when it begins to run.
+
+    The call is made on the thread that starts the iterator or feeder.
+    """
     _LISTENERS.append(tell)
     try:
         yield

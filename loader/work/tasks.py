@@ -36,12 +36,13 @@ class Units(ABC):
         self.made: list[Any] = []
 
     def report_to(self, sums: StageSums, note: Callable[[SpanTask, Block], None]) -> None:
-        """Set who counts the elements. Called before the first element is made.
+        """Set the objects that count the elements. Called before the first element is made.
 
         Args:
-            sums: sums of the stage, to which each element is added.
-            note: function that counts an element instead, if it comes with a block (the rows of one task)
-                that has a failure, times or warnings. It gets the part of the task that the element was made of, and the block.
+            sums: sums of the stage. Each element without a report is added to them.
+            note: function that is called instead for an element with a report: a block (the rows of one
+                task) with a failure, times or warnings. Its arguments are the task of this element alone,
+                and the block.
         """
         self._sums, self._note = sums, note
 
@@ -186,7 +187,8 @@ class Block:
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows; None if row i was made of unit i of the task (the inputs of one output).
+        tags: origins of the rows. None if each unit of the task (the inputs of one output) made one row, in
+            order.
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
         notices: warnings about sources and operations, to be shown to the user.
@@ -196,11 +198,12 @@ class Block:
         seconds: seconds that the task took in another process; else 0.
         nbytes: bytes of its rows, if it was run in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
-        here: the rows in this object.
-        parts: tasks to be run in place of this one, which was not run, but divided.
-        kept: True if the rows will be returned again, so that copies are given to the user.
-        units: object that makes the rows one by one, in place of rows.
-        moments: times at which the task was submitted, asked for and received; zeros before.
+        here: the rows, if they are in this object; else empty.
+        parts: tasks to be run in place of this block's task, if it was divided instead of run; else empty.
+        kept: True if the rows will be returned again, so that the user gets copies.
+        units: object that makes the rows one by one, if they are not made yet; else None.
+        moments: the times at which the task was submitted, its rows were asked for, and its rows were
+            received. A time is 0 until it is known.
     """
 
     count: int = 0

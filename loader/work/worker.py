@@ -130,7 +130,12 @@ class Worker:
         return ColumnUnits(self, chain, task, gathering, note_units)
 
     def count_untimed(self, stage: int, most: int) -> int:
-        """Return how many of the stage's next `most` tasks are neither timed nor watched; the caller makes these itself."""
+        """Return how many of the stage's next tasks, at most `most`, the caller may make itself.
+
+        These tasks are neither timed nor watched for draws from global random generators. They count as
+        made: a second call returns only later tasks. The result is 0 if the next task is timed or
+        watched, or if random generators are seeded for each element.
+        """
         torch_is_new = not self._torch.seen and "torch" in sys.modules
         if stage in self._unwatched or self._seeds_globals or torch_is_new:
             return 0
@@ -279,7 +284,14 @@ class Worker:
         return self._with_notices(block)
 
     def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
-        """Run `part`, the task of one position or row of the task `whole`, up to a failure."""
+        """Run a task that is a part of another task, and return its block: all its rows, or the rows before its failure.
+
+        Args:
+            whole: the other task.
+            blocks: the rows to which the tasks refer.
+            read: records of `whole` that were read ahead; None if there are none.
+            part: the task to run, with one position or one row of `whole`.
+        """
         if not isinstance(part, SpanTask):
             return self._run_whole(part, blocks, None)
         assert isinstance(whole, SpanTask), "parts of spans are spans"

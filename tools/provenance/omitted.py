@@ -54,16 +54,18 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class OmittedSearch:
-    """Result of a search for omitted records. It is True in a condition if one is read. `print` it for a table.
+    """Result of a search for omitted records among the positions of a stream. `print` it for a table.
+
+    In a condition, the result is True if the stream has an omitted record at one of the positions.
 
     Attributes:
-        keys: number of records that were searched for.
+        keys: number of omitted records that were searched for.
         since: first step of the search.
         positions: number of positions that were checked, on all shards together.
-        whole: True if all positions until the end of the stream were checked. Otherwise later
-            epochs repeat the same records.
-        count: number of positions at which one of the records comes.
-        found: the first of these records.
+        whole: True if all positions until the end of the stream were checked. False if the search ended
+            earlier, because all later epochs have the same records.
+        count: number of positions that have an omitted record.
+        found: the omitted records at the first of these positions.
     """
 
     keys: int

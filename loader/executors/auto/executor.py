@@ -91,7 +91,8 @@ class AutoExecutor(Executor):
         options: options of the loader.
         observer: gets the number of workers and the statistics of tasks.
         make_team: function that takes a number of workers and returns an executor.
-        tuning: keeps the search for the next epoch; it may have that of an earlier epoch.
+        tuning: keeps the search for the best number of workers between epochs. If it has the search of an
+            earlier epoch, this executor continues that search.
     """
 
     elsewhere = True

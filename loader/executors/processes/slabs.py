@@ -72,7 +72,14 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """Do the work of `attach_shared`. Memory of 2 MiB or more begins at a multiple of the large page size."""
+    """Map the memory of a descriptor as a writable array; the work of `attach_shared`, whose arguments these are.
+
+    Memory of 2 MiB or more is put on large pages if the system has them, so it begins at a multiple of
+    the large page size.
+
+    Raises:
+        OSError: no memory is left.
+    """
     large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)

@@ -66,9 +66,9 @@ class ReadPace:
     Threads may share it; at worst a measurement is lost.
 
     Args:
-        calls: for a source that reads many keys in one call, the useful number of concurrent calls, among
-            which a span is divided equally; 1: each span is one call. None: the source reads records
-            one by one.
+        calls: for a source that reads many keys in one call, the number of concurrent calls that are
+            useful. The records of a span (a range of positions) are divided equally among this many
+            calls; 1 reads each span in one call. None if the source reads records one by one.
         joins: True if a call may read records of several spans.
 
     Attributes:
@@ -210,8 +210,9 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        If a call may read several spans (ranges of consecutive positions), there must be room for half of
-        a call's share of records, so that calls do not become short.
+        There must be room for at least one record. If a call may read several spans (ranges of consecutive
+        positions), it waits until it can read many records: `room` must be at least half of what each
+        call gets if the calls share `capacity` equally.
 
         Args:
             room: number of records whose reading may begin now.

@@ -2,7 +2,8 @@
 
 The documents are another source's records.
 
-In: numbers of rows. Out: rows. All of their documents are read in one call, each once.
+In: indices of rows. Out: the rows at these indices. All documents of these rows are read in one call, and each
+document is read once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Ints = NDArray[np.int64]
 
 
 class PackedSource:
-    """Source that returns planned rows of packed documents by their numbers.
+    """Source that returns planned rows of packed documents; the key of a row is its index.
 
     Args:
         records: documents, by their position in the order of all epochs.
