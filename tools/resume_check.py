@@ -92,8 +92,8 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
         what = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
         raise TypeError(
-            f"check_resume({short_repr(loader)}) takes {what}, check_resume(loader), not "
-            f"{a_kind_of(loader)}. Pass {what}: the check makes its own iterators."
+            f"check_resume({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {what}: "
+            "the check makes its own iterators."
         )
     checked = dataset.loader_description
     used = _fresh(checked.pipeline)

@@ -159,10 +159,11 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
             raise CheckpointError(
-                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} epochs, {total} "
-                f"in all, but shard {shard} of {count} has already read {reached}, in epochs of "
-                f"{state.identity.order.get('samples')}. Pass more num_epochs. Without replacement, an epoch has at most as "
-                "many records as there are weights above 0."
+                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} "
+                f"epochs, {total} in all, but shard {shard} of {count} has already read {reached}, in "
+                f"epochs of {state.identity.order.get('samples')}. Pass a larger number as "
+                "num_epochs=. Without replacement, an epoch has at most as many records as there are "
+                "weights above 0."
             )
 
 

@@ -150,8 +150,8 @@ class LanceSource:
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
         raise SourceError(
-            f"{shorten(self._uri)}: {what}: {shorten(str(error))}. Check the path, filter= and version=, "
-            "or write the table again."
+            f"{shorten(self._uri)}: {what}: {_plain(error)}. Check the path, filter= and version=, or "
+            "write the table again."
         ) from error
 
     def _let_through(self, table: Any, condition: str) -> Int64s:
@@ -218,6 +218,11 @@ class LanceSource:
 
     def __repr__(self) -> str:
         return f"LanceSource({self._count} rows of {shorten(self._uri)}, version {self._version})"
+
+
+def _plain(error: Exception) -> str:
+    """Return the message of an error of Lance, shortened, without the line of Lance's own code that raised it."""
+    return shorten(str(error).partition(", /")[0]).rstrip(".")
 
 
 def _chosen(columns: Sequence[str] | None, names: Sequence[str], uri: str) -> tuple[str, ...]:

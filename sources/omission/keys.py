@@ -64,9 +64,9 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
             raise SourceError(f"omit={short_repr(name, TEXT)} is a folder. {REMEDY}.")
         try:
             keys = keys_in_file(name, storage_options)
-        except SourceNotFoundError as error:
+        except SourceNotFoundError:
             raise SourceNotFoundError(
-                f"omit={short_repr(name, TEXT)} is not a file of keys: {shorten(error)}. {REMEDY}."
+                f"omit={short_repr(name, TEXT)} does not name an existing file of keys. {REMEDY}."
             ) from None
         return checked(keys, len(source), shorten(name))
     return checked(_listed(omit), len(source), "omit")
