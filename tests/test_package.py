@@ -160,7 +160,7 @@ def test_names_of_grain_say_where_they_are():
         ("CheckpointSave", "headrace.checkpoint.CheckpointSave"),
         ("StatefulDataLoader", "state_dict"),
         ("WeightedRandomSampler", "headrace.WeightedSampler"),
-        ("unheard_of", r"no attribute 'unheard_of'$"),
+        ("unheard_of", r"no attribute 'unheard_of'\. Use one of the names in dir\(headrace\)\.$"),
     ],
 )
 def test_a_name_that_is_elsewhere_says_where(name, message):

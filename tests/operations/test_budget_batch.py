@@ -587,7 +587,7 @@ def test_another_budget_begins_with_the_next_window():
 PLANS = [{"max_tokens": 128, "pad_to": 3}, {"max_tokens": 256, "pad_to": 3}, {"max_tokens": 64, "pad_to": (16, 64)}]
 
 
-@tries(200)
+@tries(80)
 @given(
     st.lists(
         st.tuples(st.sampled_from(PLANS), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=4, max_size=4)),

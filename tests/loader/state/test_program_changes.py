@@ -90,7 +90,7 @@ def _programs(draw):
     return kind, (name, value), shards
 
 
-@tries(150)
+@tries(100)
 @given(program=_programs(), step=st.integers(0, 8), early=st.integers(0, 8))
 def test_a_change_in_a_run_is_a_restore_in_the_changed_program(program, step, early):
     """On every shard, for any step of the call; and states of later steps are those of the changed program."""
