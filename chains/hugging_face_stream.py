@@ -130,7 +130,7 @@ class _Rows:
         self._given = place is not None
 
     def _open(self) -> None:
-        """Make an iterator over the rows of the present epoch, from the present position on."""
+        """Make an iterator over the rows of the current epoch, from the current position on."""
         # Each epoch reads a copy of the dataset, so that the states of several loops do not mix.
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
@@ -154,7 +154,7 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the present position: {"epoch": its number, "place": state of `datasets` within the epoch}.
+        """Return the current position: {"epoch": its number, "place": state of `datasets` within the epoch}.
 
         `place` is None at the start of the epoch.
         """

@@ -164,7 +164,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             balance: True, a cost function or a `Balance`: shards get records of equal cost in each global batch.
             lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
             growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
-                on), "now" (in the present one), "hand" (only when a loader is made) or `GrowthOptions`.
+                on), "now" (in the current one), "hand" (only when a loader is made) or `GrowthOptions`.
                 This needs `source(…).shuffle(…).repeat(…)`, each at most once, then operations on elements.
                 Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
@@ -219,14 +219,14 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
-        """Select elements of several datasets by `selection_map[index]`: (number of the dataset, index in it).
+        """Select elements of several datasets by `selection_map[index]`: (index of the dataset, index in it).
 
         Args:
             datasets: datasets of any lengths.
             selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index, also past the end.
 
         Raises:
-            IndexError: when an element is made, if the map returns the number of a dataset that does not exist.
+            IndexError: when an element is made, if the map returns the index of a dataset that does not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))

@@ -167,7 +167,7 @@ def as_length(length: Any, record: int) -> int:
 
     Args:
         length: the length.
-        record: number of the record, for error messages.
+        record: index of the record, for error messages.
 
     Raises:
         LengthsError: if `length` is not a whole number in `[0, 2^62)`.
@@ -196,7 +196,7 @@ def length_of_field(content: Any, name: str, record: int) -> int:
     Args:
         content: the record: a dict, a named tuple or a dataclass.
         name: name of the field. "audio/samples" is the field `samples` of the dict `audio`.
-        record: number of the record, for error messages.
+        record: index of the record, for error messages.
 
     Raises:
         LengthsError: if the record has no such field, or the field has no length that is a whole

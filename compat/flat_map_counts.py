@@ -4,7 +4,7 @@ In: a pipeline, the record from which the flat maps began, and the number of ele
 map has made since. Out: the record that the flat maps had reached, and how many of its rows were
 delivered.
 
-Each flat map of Grain counts the elements that it has made of its present input element. So the
+Each flat map of Grain counts the elements that it has made of its current input element. So the
 first flat map counts the elements of the record; each later one counts the elements of the last
 element of the flat map before it.
 """

@@ -104,7 +104,7 @@ class Chunk:
     """Consecutive records of a part.
 
     Attributes:
-        records: `(place, record)` for each. The place is the offset in the file, or the number of the record.
+        records: `(place, record)` for each. The place is the offset in the file, or the index of the record.
         done: size of what has been read of the part so far, in units of progress.
     """
 

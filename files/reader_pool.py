@@ -39,7 +39,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 ReaderT = TypeVar("ReaderT")
 
 Place: TypeAlias = tuple[int, int]
-"""Key of a reader: number of the pool, and number of the file in it."""
+"""Key of a reader: number of the pool, and index of the file in it."""
 
 _MOST_OPEN = 256
 
@@ -61,7 +61,7 @@ class ReaderPool(Generic[ReaderT]):
     """Pool of open readers by file number. Thread-safe.
 
     Args:
-        open_reader: function that takes the number of a file and opens it. It is called on the thread that borrows the reader,
+        open_reader: function that takes the index of a file and opens it. It is called on the thread that borrows the reader,
             without the lock. The reader needs a method `close`, which is called once, when no thread uses the reader.
         limit: maximum number of unused readers that stay open, at least 1. None: all pools without a limit together keep at
             most `open_file_limit()` readers open.
@@ -157,7 +157,7 @@ class _Table:
         """Lend a reader that was just opened, or the reader of a thread that has opened the same file meanwhile.
 
         Args:
-            place: number of the pool, and number of the file.
+            place: number of the pool, and index of the file.
             reader: the reader that was just opened. If it is not lent, it is closed.
             limit_bytes: maximum memory of the pool's readers.
         """

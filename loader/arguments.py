@@ -220,7 +220,7 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
 
 
 def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
-    """Return the number of the operation that is the requested `Batch`.
+    """Return the index of the operation that is the requested `Batch`.
 
     Args:
         operations: operations of a pipeline.

@@ -297,7 +297,7 @@ class DataLoader(LoaderMethods):
         hang_seconds: seconds after which a warning about an unfinished task is logged, and again each time these seconds
             have passed (default 60; None: never). It names the operation, the record and the line of code that is being
             executed, in your process or in a worker.
-        growth: for sources, or parts of a mix, with `growing=True`: when appended records join the stream; see
+        growth: for sources, or parts of a mix, with `growing=True`: when appended records are added to the stream; see
             `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
             function of a file name and a row, which is called once for all records. The other records keep their order. States

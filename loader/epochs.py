@@ -126,7 +126,7 @@ class Epochs(Resumable, Generic[Kind]):
         """Resume after a run on another number of shards.
 
         Args:
-            states: results of `get_state` on each of the former shards, in any order.
+            states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all shards were at the
                 same step and none had ended.
@@ -180,7 +180,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: `count` is not an integer.
-        ValueError: the sampler has fewer epochs; or appended records join the stream during an epoch
+        ValueError: the sampler has fewer epochs; or appended records are added to the stream during an epoch
             (`growth="now"`).
         EmptyStreamError: an epoch has too few records for a batch.
     """

@@ -171,7 +171,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @execution.setter
     def execution(self, options: ExecutionOptions) -> None:
-        self._running.end()  # workers of a former run have other options
+        self._running.end()  # workers of an earlier run have other options
         self._execution = options
 
     @property
@@ -217,13 +217,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
         """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
 
-        Each new shard calls this with the states of all former shards, which may be at different steps. If they are
+        Each new shard calls this with the states of all shards of earlier runs, which may be at different steps. If they are
         at equal steps and the global batch size is unchanged, the same global batches follow. Nothing is read for
         that, with one exception: if a shard was inside a window or batch made from the output of a `Filter` or
         `FlatMap`, this is read.
 
         Args:
-            states: results of `get_state` on each of the former shards, in any order.
+            states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all shards were at the same step and none
                 had ended. Not for pipelines whose operations drop, multiply or pack records.

@@ -133,7 +133,7 @@ class BatchStep:
         batch: the operation.
         then: next step, to which batches are pushed.
         context: context of the chain of steps. A batch gets the place (seed, position, row) of its first element.
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
     """
 
     __slots__ = ("_context", "_count", "_drops", "_first", "_limit", "_number", "_rows", "_size", "_then", "_waiting")

@@ -231,7 +231,7 @@ class BudgetStep:
         then: next step, to which batches are pushed.
         context: context of the chain. The place of a batch is derived from the place (seed, position, row) of the first
             record in its window.
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
     """
 
     def __init__(self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int) -> None:
@@ -279,7 +279,7 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """Return, for each batch, the numbers of its records in the window, and the number of its shape.
+        """Return, for each batch, the indices of its records in the window, and the index of its shape.
 
         Args:
             records: the records of the window.

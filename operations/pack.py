@@ -254,7 +254,7 @@ class PackStep:
         then: next step, to which rows are pushed.
         context: context of the chain. The place of a row is derived from the place (seed, position, row) of the first
             element in its window.
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
     """
 
     __slots__ = ("_context", "_first", "_number", "_packer", "_then", "_waiting", "_window")

@@ -39,7 +39,7 @@ class Fault(NamedTuple):
     """Operation in which a pipeline failed.
 
     Attributes:
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
         row: if the operation was making a batch: row of the batch with the failure; otherwise 0.
     """
 
@@ -124,7 +124,7 @@ DrawingFunction: TypeAlias = tuple[Callable[[Element, Any], Any], Generators]
 
 @dataclass(slots=True)
 class Context:
-    """Values that all steps of a chain share: the place of the present element in the stream, and functions.
+    """Values that all steps of a chain share: the place of the current element in the stream, and functions.
 
     The place is seed, position and row. Steps read it; steps that combine elements, and the caller of the chain, set it.
 
@@ -132,8 +132,8 @@ class Context:
         seed: seed of the random operations.
         position: position of the record in the global order; for a batch, that of its first record.
         row: number of the element among all that come from one position; 0 unless a flat map makes several.
-        input: number of the task's input from which the element was made; for a batch, the number of one such input.
-        packed: while rows of a window are packed, its documents and the number of the row; while a window is batched by
+        input: index of the task's input from which the element was made; for a batch, the number of one such input.
+        packed: while rows of a window are packed, its documents and the index of the row; while a window is batched by
             budget, the numbers of the batch's records in the window, and None; otherwise None.
         only: index of the only element of a window to push to the next step; None: push all.
         allocate: function that allocates batches.
@@ -144,7 +144,7 @@ class Context:
             finish open batches.
         at_failure: functions that are called, in order, after a failure. If an element that a step still holds is at fault,
             they raise its error first.
-        fault: operation in which the present exception was raised; None without an exception.
+        fault: operation in which the current exception was raised; None without an exception.
     """
 
     seed: int = 0
@@ -167,7 +167,7 @@ class Context:
         Each step that the exception passes through calls this. Only the first call has an effect.
 
         Args:
-            number: number of the operation in the pipeline.
+            number: index of the operation in the pipeline.
             row: row of the batch with the failure.
         """
         if self.fault is None:
@@ -274,7 +274,7 @@ class Operation:
 
         Args:
             context: context of the chain, from which the seed is taken.
-            number: number of the operation in the pipeline.
+            number: index of the operation in the pipeline.
         """
         return None
 

@@ -154,7 +154,7 @@ def in_groups(
         size: number of elements in a group.
         push_group: function that takes a group: `(seed, position, row, input, element)` for each element.
         context: context of the chain of steps.
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
         keeps_rest: True: a last group of fewer elements is pushed. False: it is dropped.
     """
     group: list[tuple[Any, ...]] = []

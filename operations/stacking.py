@@ -179,7 +179,7 @@ class Layout:
                 column.begin(*allocated([column.spec], [column.name], allocate_plainly))
 
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
-        """Begin a batch with these elements if all have the structure, types and shapes of the former batch's first element.
+        """Begin a batch with these elements if all have the structure, types and shapes of the earlier batch's first element.
 
         Return True if the batch was begun. Otherwise memory may have been allocated and partly filled; begin another batch.
 

@@ -2,7 +2,7 @@
 
 To use one, pass it a function, or subclass it and override its one method.
 
-If an exception passes through a step, the step records the number of its operation.
+If an exception passes through a step, the step records the index of its operation.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Return a recording of the present state of a loop, with samples that were taken before.
+        """Return a recording of the current state of a loop, with samples that were taken before.
 
         Raises:
             TypeError: the loop does not come from headrace.

@@ -219,7 +219,7 @@ class IndexSampler(VectorSampler):
         checked.
 
         Args:
-            record_key: number of the record in the source.
+            record_key: index of the record in the source.
             epoch: number of the epoch, from 0.
         """
         if self.algorithm == "grain":

@@ -31,7 +31,7 @@ class UnreadOrder:
 
     Args:
         reached: number of positions that each shard delivered, shard 0 first.
-        total: number of positions of all shards in the former order.
+        total: number of positions of all shards in the earlier order.
 
     >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()

@@ -52,7 +52,7 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: the user's sampler, before it is limited to a shard.
-        shard: the shard of the present run. Not its `drop_remainder`, but that of the sampler is used.
+        shard: the shard of the current run. Not its `drop_remainder`, but that of the sampler is used.
         order_shards: number of shards of the first run; 0 for the order of `shard`.
 
     Raises:
@@ -73,7 +73,7 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
 
 class OwnOrders(VectorSampler):
-    """The separate orders of all shards of a former run, as one sampler.
+    """The separate orders of all shards of an earlier run, as one sampler.
 
     Args:
         sampler: a sampler that gives each shard an order of its own.

@@ -294,7 +294,7 @@ class VectorSampler:
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the former weights that are used at a position; None if the present weights are used there."""
+        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
         return None
 
 

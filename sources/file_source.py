@@ -66,7 +66,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return keys - self._ends[part - 1] if part else keys
 
     def file_place(self, key: int) -> FilePlace:
-        """Return the file of the record `key`, and the number of the record in it."""
+        """Return the file of the record `key`, and the index of the record in it."""
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:

@@ -45,7 +45,7 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
     Args:
         keys: `int64[n]`, each in `[0, ends[-1])`.
         ends: `int64[parts]`, the first key after each part.
-        read: function that takes the number of a part and keys of that part, and returns their records.
+        read: function that takes the index of a part and keys of that part, and returns their records.
 
     >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
     ['1:4', '0:0', '1:3']
@@ -61,7 +61,7 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
 
 
 def part_of(key: int, ends: Int64s) -> tuple[int, int]:
-    """Return the number of the part that has a key, and the number of the record within that part.
+    """Return the index of the part that has a key, and the index of the record within that part.
 
     Args:
         key: key of a record.
@@ -94,7 +94,7 @@ class Groups:
 
     Attributes:
         slices: `(part, start, stop)` for each group: its records are `indices[start:stop]`.
-        indices: `int64[n]`, numbers of the records within their parts, group by group.
+        indices: `int64[n]`, indices of the records within their parts, group by group.
         back: `int64[n]`, for each requested record, in the order of the request, its position in `indices`.
     """
 
@@ -108,7 +108,7 @@ def grouped(parts: Int64s, indices: Int64s) -> Groups:
 
     Args:
         parts: `int64[n]`, part of each record.
-        indices: `int64[n]`, number of each record within its part.
+        indices: `int64[n]`, index of each record within its part.
 
     >>> grouped(np.array([7, 2, 7]), np.array([10, 11, 12])).slices
     [(2, 0, 1), (7, 1, 3)]

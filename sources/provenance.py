@@ -13,7 +13,7 @@ class FilePlace(NamedTuple):
 
     Attributes:
         file: path or URL of the file.
-        record: number of the record in the file, from 0.
+        record: index of the record in the file, from 0.
         note: further text about the place, such as its row group.
         tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece of a
             file of tokens; otherwise None.
@@ -30,7 +30,7 @@ class FileRun(NamedTuple):
 
     Attributes:
         file: path or URL of the file.
-        record: number of the first record in the file.
+        record: index of the first record in the file.
         key: key of the first record in the source.
         records: number of records.
     """
@@ -45,8 +45,8 @@ class TokenSpan(NamedTuple):
     """Tokens `[start, stop)` of a document: the piece of it that was packed.
 
     Attributes:
-        start: number of the first token in the document.
-        stop: number of the token after the last one.
+        start: index of the first token in the document.
+        stop: index of the token after the last one.
         length: number of tokens of the document.
     """
 

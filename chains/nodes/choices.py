@@ -1,6 +1,6 @@
 """Choices: maps from an index of a joined dataset to the number of one of its parts, and an index in this part.
 
-In: indices. Out: numbers of parts, and indices in them.
+In: indices. Out: indices of parts, and indices in these parts.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Choice(Protocol):
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices `int64[n]`, the numbers of the parts `int64[n]` and the indices in the parts `int64[n]`."""
+        """Return, for indices `int64[n]`, the indices of the parts `int64[n]` and the indices in the parts `int64[n]`."""
 
     def one(self, index: int) -> tuple[int, int]:
-        """Return the number of the part, and the index in it, for one index."""
+        """Return the index of the part, and the index in it, for one index."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
@@ -94,7 +94,7 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A choice by a user's map from an index to the number of a dataset and an index in it.
+    """A choice by a user's map from an index to the index of a dataset and an index in it.
 
     Attributes:
         mapping: the user's `selection_map`.

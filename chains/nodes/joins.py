@@ -50,7 +50,7 @@ class Chosen(OnSeveral):
     Attributes:
         nodes: the nodes.
         names: names of the nodes.
-        choice: maps an index to the number of a node and an index in it.
+        choice: maps an index to the index of a node and an index in it.
     """
 
     names: tuple[str, ...]
@@ -166,7 +166,7 @@ class ChosenKeys(IndexMap):
     With n parts, record i of part p has key `i * n + p`.
 
     Attributes:
-        choice: maps an index to the number of a part and an index in it.
+        choice: maps an index to the index of a part and an index in it.
         orders: the order of each part.
     """
 

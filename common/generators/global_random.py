@@ -75,8 +75,8 @@ def seed_all(seed: int, position: int, row: int, operation: int) -> None:
     Args:
         seed: seed of the run.
         position: position of the element.
-        row: number of the element's row at this position.
-        operation: number of the operation.
+        row: index of the element's row at this position.
+        operation: index of the operation.
     """
     key = blake2b(struct.pack("<4Q", seed & _WORD, position & _WORD, row & _WORD, operation), digest_size=56).digest()
     random.seed(int.from_bytes(key[:24]))

@@ -77,8 +77,8 @@ def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, ope
         generators: generators that the operation holds; each also gets its own number in the seed.
         seed: seed of the run.
         position: position of the element.
-        row: number of the element's row at this position.
-        operation: number of the operation.
+        row: index of the element's row at this position.
+        operation: index of the operation.
     """
     for number, generator in enumerate(generators):
         place = (seed & _WORD, position & _WORD, row & _WORD, operation, number)

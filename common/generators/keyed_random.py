@@ -27,7 +27,7 @@ class KeyedGenerator:
     call of `at`.
 
     Args:
-        operation: number of the operation, in `[0, 2^64)`, a part of each key.
+        operation: index of the operation, in `[0, 2^64)`, a part of each key.
 
     >>> keyed = KeyedGenerator(operation=0)
     >>> first = keyed.at(seed=1, position=5).random()
@@ -54,7 +54,7 @@ class KeyedGenerator:
         Args:
             seed: in `[0, 2^64)`.
             position: global position of the record, in `[0, 2^64)`.
-            row: number of the row among all rows of the position; 0 if the position has one row.
+            row: index of the row among all rows of the position; 0 if the position has one row.
         """
         self._key[0] = seed
         self._counter[1] = row

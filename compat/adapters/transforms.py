@@ -133,4 +133,4 @@ class DatasetSelectionMap(ABC):
 
     @abstractmethod
     def __getitem__(self, index: int) -> tuple[int, int]:
-        """Return the number of the dataset and the index in it; `index` may be past the end."""
+        """Return the index of the dataset and the index in it; `index` may be past the end."""

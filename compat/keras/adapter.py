@@ -161,14 +161,14 @@ class FollowedPasses:
     def __init__(self, dataset: Any, endless: bool) -> None:
         self._dataset = dataset
         self._endless = endless
-        self._present: Any = None  # the iterator of the present pass; None: between two
+        self._present: Any = None  # the iterator of the current pass; None: between two
         self._handed: deque[tuple[Any, bool]] = (
             deque()
         )  # of batches not yet trained on: the state after, whether the last
         self._state: Any = None  # after the batch that was trained on last; None: between two passes
 
     def batches(self) -> Iterator[Any]:
-        """Yield the batches of the present pass, or of the next one if there is none.
+        """Yield the batches of the current pass, or of the next one if there is none.
 
         If `endless`, yield the batches of all later passes, too.
         """
@@ -205,7 +205,7 @@ class FollowedPasses:
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any) -> None:
-        """Stop the present pass, and begin the next one at this state of an iterator over the dataset."""
+        """Stop the current pass, and begin the next one at this state of an iterator over the dataset."""
         self.close()
         self._present = iter(self._dataset)
         self._present.set_state(state)
@@ -216,7 +216,7 @@ class FollowedPasses:
         self._present.start_prefetch()
 
     def close(self) -> None:
-        """Stop the work of the present pass."""
+        """Stop the work of the current pass."""
         present, self._present = self._present, None
         if present is not None:
             present.close()

@@ -44,7 +44,7 @@ class TrainingPlace:
 
 
 class _EpochEnds:
-    """Marker that `model.stop_training` has while an epoch resumed from a former run ends.
+    """Marker that `model.stop_training` has while an epoch resumed from an earlier run ends.
 
     Keras only tests whether `model.stop_training` is true.
     """
@@ -116,14 +116,14 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._passes = adapter.follow()
         self._place = TrainingPlace()
         self._saved_step = self._seen = 0  # of the run; batches of this epoch that Keras has counted
-        self._metrics: Arrays | None = None  # of the epoch that the former run had begun
+        self._metrics: Arrays | None = None  # of the epoch that the earlier run had begun
         options = ocp.CheckpointManagerOptions(max_to_keep=self._max_to_keep, create=True)
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         if (latest := self._manager.latest_step()) is not None:
             self._restore(latest)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Restore the metrics of an epoch that a former run had begun; only in the first epoch after a resume."""
+        """Restore the metrics of an epoch that an earlier run had begun; only in the first epoch after a resume."""
         self._seen, self._is_over = 0, False
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
@@ -132,7 +132,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Save a checkpoint if `every` batches were trained on since the last one, and end the epoch if it is over.
 
-        An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that a former
+        An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that an earlier
         run began, Keras itself does not know this.
         """
         count, ends = self._passes.trained(batch + 1 - self._seen)

@@ -49,7 +49,7 @@ class RemoteFile:
     Args:
         path: URL of the file.
         options: how the store is reached, and the cache.
-        stamp: expected version of the file. None (default): the present version.
+        stamp: expected version of the file. None (default): the current version.
     """
 
     path: str

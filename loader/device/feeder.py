@@ -193,7 +193,7 @@ class DeviceFeeder(StreamPositionAPI):
         """Continue a run that had another number of shards; see `DataLoaderIterator.set_states`.
 
         Args:
-            states: results of `get_state` on each of the former shards, in any order.
+            states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all shards were at the
                 same step and none had ended.

@@ -261,7 +261,7 @@ def processes_of(shardings: Any) -> list[int]:
 
 
 def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
-    """Return, for each process, the numbers of the parts of the leading axis that its devices hold.
+    """Return, for each process, the indices of the parts of the leading axis that its devices hold.
 
     Raises:
         ShardingError: the sharding has no mesh.

@@ -46,15 +46,15 @@ class Arrangement:
         structure: structure of the batch.
         kinds: shape and dtype of each leaf.
         names: name of each leaf.
-        going: numbers of the leaves that go to devices.
+        going: indices of the leaves that go to devices.
         shardings: sharding of each leaf in `going`.
         leading: index, in `going`, of the leaf that defines the number of rows: the first that is
             divided along its leading axis, or else the first that has an axis; None if there is
             none.
-        with_rows: numbers of the leaves whose leading axis has the rows.
+        with_rows: indices of the leaves whose leading axis has the rows.
         rows: number of rows; -1 if no leaf has rows.
         divisor: `rows` must be a multiple of this number.
-        cut: a pair (number of the leaf, dtype on devices) for each integer leaf that has fewer bits on
+        cut: a pair (index of the leaf, dtype on devices) for each integer leaf that has fewer bits on
             devices.
     """
 

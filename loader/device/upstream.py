@@ -78,7 +78,7 @@ class Upstream:
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget all changes, because the iterator was moved to a state, which has its own."""
+        """Forget all changes, because the iterator was moved to a state, which has its own changes."""
         self.changes, self._new_changes = [], []
 
     def told_at(self, mark: Any) -> str:

@@ -32,7 +32,7 @@ class BatchesAtHand:
     """Makes the batches of stages (operations that run in one task) that only stack rows, in the user's process.
 
     Attributes:
-        stages: numbers of these stages. Empty if rows may be lost with a machine, or if only
+        stages: indices of these stages. Empty if rows may be lost with a machine, or if only
             workers record the documents of packed rows.
 
     Args:

@@ -147,7 +147,7 @@ class Pace:
         """Return True if a task cannot change the length of the next tasks, because they already have the full length.
 
         Args:
-            stage: number of the stage.
+            stage: index of the stage.
             seconds: seconds that the task took.
             rows: number of rows that it made.
         """
@@ -162,7 +162,7 @@ class Pace:
         """Return how many tasks of a stage may have their rows in memory at a time.
 
         Args:
-            stage: number of the stage (operations that run in one task).
+            stage: index of the stage (operations that run in one task).
             inputs: number of inputs of each task.
             nbytes: bytes of memory, which stages share equally; None for no limit.
         """
@@ -257,7 +257,7 @@ class Budget:
         """Return how many tasks of a stage may be in progress, or done and not received, at a time; at least 1.
 
         Args:
-            stage: number of the stage (operations that run in one task).
+            stage: index of the stage (operations that run in one task).
             inputs: number of inputs of the next tasks, which may be larger than any that is done.
         """
         room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages

@@ -53,7 +53,7 @@ def make_pipeline(
         shard_options: shard of this process; None for that of the sampler.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        growth: when appended records join; None for no growth.
+        growth: when appended records are added to the order; None for no growth.
         omit: records to omit; None for no record.
 
     Raises:
@@ -158,7 +158,7 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
 def _sharded(
     sampler: VectorSampler, shard_options: ShardOptions | None
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
-    """Return the sampler for the loader's shard, the shard, and an empty history of former shards.
+    """Return the sampler for the loader's shard, the shard, and an empty history of shards of earlier runs.
 
     An unsharded sampler of Grain's order keeps its one order, and the shards read parts of it, as
     in Grain.

@@ -45,10 +45,10 @@ class Subtree:
     """A part of a pipeline: a stage (operations that run in one task) or a join, with everything below it.
 
     Attributes:
-        stage: number of the stage at the top of the part; None if a join is at the top.
-        join: number of the join at the top of the part; None if a stage is at the top.
-        first: numbers of the first leaf, stage and join of the part.
-        size: numbers of leaves, stages and joins in the part.
+        stage: index of the stage at the top of the part; None if a join is at the top.
+        join: index of the join at the top of the part; None if a stage is at the top.
+        first: indices, in the pipeline, of the first leaf, stage and join of the part.
+        size: how many leaves, stages and joins the part has.
     """
 
     stage: int | None
@@ -84,7 +84,7 @@ class Cursor(NamedTuple):
         skips: for each stage, how many of the rows that it makes next were delivered already. All
             are 0, except while the rows made of one group of inputs are delivered.
         notes: for each join, and each source without random access, its state (a few integers).
-        unfinished: leftovers (rests of former shards' work). Their rows come before all others of
+        unfinished: leftovers (rests of earlier shards' work). Their rows come before all others of
             their stages.
     """
 
@@ -101,16 +101,16 @@ class Cursor(NamedTuple):
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
-        """Return this cursor with leftovers of former shards, whose rows are delivered first.
+        """Return this cursor with leftovers of shards of earlier runs, whose rows are delivered first.
 
-        A leftover is the rest of a former shard's work.
+        A leftover is the rest of an earlier shard's work.
         """
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
         """Split this cursor, which covers several parts of a pipeline, into one cursor for each part.
 
-        Leftovers (rests of former shards' work) are left out.
+        Leftovers (rests of earlier shards' work) are left out.
 
         Args:
             sizes: for each part, its numbers of leaves, stages and joins. A join's own state, which
@@ -129,22 +129,22 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Work that a shard of a former run had begun, and of which another shard must deliver the rest.
+    """Work that a shard of an earlier run had begun, and of which another shard must deliver the rest.
 
     Such work is a window, or a batch that is split into its elements: nobody can begin in its middle, so
     it is made again from its start. Its rows come out of the same stage (operations that run in one task)
-    as the present shard's own rows, before them.
+    as the current shard's own rows, before them.
 
     Attributes:
-        shard: index of the former shard, and the number of shards of that run.
-        cursor: place where the former shard stopped, in the part of its pipeline that ends with the
+        shard: index of the shard of an earlier run, and the number of shards of that run.
+        cursor: place where the shard of an earlier run stopped, in the part of its pipeline that ends with the
             stage.
-        lineages: for each leaf, the history of the order that the former run read.
-        ends: for each leaf, the local position at which its order ended in the former run; None if
+        lineages: for each leaf, the history of the order that the earlier run read.
+        ends: for each leaf, the local position at which its order ended in the earlier run; None if
             it was endless.
         delivered: number of rows of the leftover that were delivered since.
-        stage: number of the stage.
-        mix: the former uppermost mix of streams below the stage as JSON text, if the mix has
+        stage: index of the stage.
+        mix: the earlier uppermost mix of streams below the stage as JSON text, if the mix has
             changed since; else "".
     """
 
@@ -158,7 +158,7 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """What identifies the former run and its shard: leftovers of the same shard have equal values."""
+        """What identifies the earlier run and its shard: leftovers of the same shard have equal values."""
         return self.shard, self.lineages, self.ends, self.mix
 
 
@@ -187,7 +187,7 @@ def are_numbers(state: JoinState) -> bool:
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield leftovers (rests of former shards' work), each followed by the leftovers that it contains."""
+    """Yield leftovers (rests of earlier shards' work), each followed by the leftovers that it contains."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

@@ -1,4 +1,4 @@
-"""Pipelines of sources to which records are appended: the order of their records, and when new records join.
+"""Pipelines of sources to which records are appended: the order of their records, and when new records are added to it.
 
 In: the user's arguments; a pipeline. Out: checked arguments; the pipeline over another generation
 (version of the source's files).
@@ -25,7 +25,7 @@ from .pipeline import Pipeline
 
 
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
-    """Check the user's `growth` option, and return it as `GrowthOptions`; None if no records join during a run.
+    """Check the user's `growth` option, and return it as `GrowthOptions`; None if no records are added during a run.
 
     Args:
         source: source, or mix of sources, of the records.

@@ -162,7 +162,7 @@ def json_text(values: Any) -> str:
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
     """Describe the differences of two dicts of plain values, a line for each.
 
-    The saved value comes first, then the present one.
+    The saved value comes first, then the current one.
 
     >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
     ['source: records 60000 → 59999']

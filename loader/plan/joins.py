@@ -52,7 +52,7 @@ class JoinPolicy:
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
-        """Return the number of the input of each of the next `count` rows: `int64[count]`, or fewer at the end.
+        """Return the index of the input of each of the next `count` rows: `int64[count]`, or fewer at the end.
 
         Subclasses must define it.
         """
@@ -80,7 +80,7 @@ class JoinPolicy:
 
         Args:
             state: state in which the next row was to come from this input.
-            number: number of the input.
+            number: index of the input.
 
         Raises:
             JoinError: the rule does not allow that this input ends here.
@@ -94,7 +94,7 @@ class JoinPolicy:
         shard finds each end again.
 
         Args:
-            states: the states at which the former shards stopped.
+            states: the states at which the shards of the earlier run stopped.
             shards: number of new shards.
 
         Raises:
@@ -112,7 +112,7 @@ class Join:
     """Several parts of a pipeline, whose rows a rule joins to one stream.
 
     Attributes:
-        number: number of the join in the pipeline.
+        number: index of the join in the pipeline.
         inputs: the parts that are joined. Empty if the join only stores the state of a source
             without random access.
         rule: decides from which input the next row comes.

@@ -31,12 +31,12 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the part of the positions that this process reads.
-        lineage: history of former runs on other numbers of shards, from which follows what is left
+        lineage: history of earlier runs on other numbers of shards, from which follows what is left
             to read.
         epoch: number of the first epoch.
         name: name for states and messages, if there are several leaves; else "".
-        growth: when appended records join; None if they do not join during a run.
-        end: for finishing the work of a former run: local position at which the order ended then; None
+        growth: when appended records are added to the order; None if none are added during a run.
+        end: for finishing the work of an earlier run: local position at which the order ended then; None
             if the order has not changed since, or did not end.
     """
 
@@ -77,7 +77,7 @@ class Leaf:
     def plans_batches(self) -> bool:
         """Return True if the order consists of planned batches.
 
-        Such an order depends on the number of shards, and keeps its own history of former shards.
+        Such an order depends on the number of shards, and keeps its own history of shards of earlier runs.
         """
         return self.facts.shards == "planned"
 
@@ -109,7 +109,7 @@ class Leaf:
 
     @property
     def _whole(self) -> VectorSampler:
-        """The order to which `lineage` applies: without shards, if former runs read parts of one common order."""
+        """The order to which `lineage` applies: without shards, if earlier runs read parts of one common order."""
         common = bool(self.lineage.layers) and not self.lineage.order_shards
         return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 

@@ -1,4 +1,4 @@
-"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and of a former mix.
+"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and of an earlier mix.
 
 In: an order of inputs; the description of a mix in a checkpoint. Out: rules, and joins with them.
 """
@@ -29,7 +29,7 @@ class RowOrder(Protocol):
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays `int64[n]` for n positions: the number of the input, and of the row in that input."""
+        """Return two arrays `int64[n]` for n positions: the index of the input, and of the row in that input."""
 
     def taken(self, rows: int) -> Sequence[int]:
         """Return how many of the first `rows` rows come from each input; empty if that takes long to compute."""
@@ -53,10 +53,10 @@ class _Block(NamedTuple):
     """The inputs of consecutive rows of a mix.
 
     Attributes:
-        first: number of the first row.
+        first: index of the first row.
         ends: for each input that had ended before these rows, its number and the row at which it
             ended, one after the other.
-        inputs: number of the input of each row, `int64[rows]`.
+        inputs: index of the input of each row, `int64[rows]`.
     """
 
     first: int
@@ -81,7 +81,7 @@ class MixRows(JoinPolicy):
         order: decides from which input each row comes.
         goes_on: what happens when an input ends. True: the mix continues with the other inputs.
             False: the mix ends.
-        leaving: numbers of the inputs after whose end the mix continues in any case.
+        leaving: indices of the inputs after whose end the mix continues in any case.
     """
 
     order: RowOrder
@@ -142,7 +142,7 @@ class MixRows(JoinPolicy):
         """Return True if the mix can have continued after these inputs ended at these rows.
 
         Args:
-            numbers: numbers of the inputs, in the order in which they ended.
+            numbers: indices of the inputs, in the order in which they ended.
             places: for each input, the row at which it ended.
         """
         order: RowOrder | None = self.order
@@ -154,10 +154,10 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a mix as it was in a former run. In its state, inputs have their former numbers.
+    """Rule of a mix as it was in an earlier run. In its state, inputs have their earlier numbers.
 
     Attributes:
-        numbers: for each former input, its present number.
+        numbers: for each earlier input, its current number.
     """
 
     numbers: tuple[int, ...] = ()
@@ -181,10 +181,10 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """Return a join that mixes the present inputs as a former mix did.
+    """Return a join that mixes the current inputs as an earlier mix did.
 
     Args:
-        join: the present join of the streams.
+        join: the current join of the streams.
         text: result of `text_of`.
 
     Raises:

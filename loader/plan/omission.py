@@ -28,7 +28,7 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
             records.
         omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
             dict of these by part. None for no record.
-        growth: when appended records join; None if they do not join during a run.
+        growth: when appended records are added to the order; None if none are added during a run.
 
     Raises:
         TypeError: `omit` has a wrong type.
@@ -50,7 +50,7 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
     Args:
         asked: True if `omit=` is a function.
-        growth: when appended records join; None if they do not.
+        growth: when appended records are added to the order; None if none are added.
 
     Raises:
         ValueError: `omit=` is a function, and records are appended.

@@ -29,7 +29,7 @@ from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
-    """A shard of a former run, whose unfinished work this run completes.
+    """A shard of an earlier run, whose unfinished work this run completes.
 
     Attributes:
         whose: what identifies the run and the shard, as in `Leftover.whose`.
@@ -104,7 +104,7 @@ class Pipeline:
     def read_by(self, stage: int, former: int) -> int:
         """Return the index in `every_leaf` of the leaf that a stage (operations that run in one task) reads.
 
-        `former` is 0 for the present shard, or the number of a former shard, from 1.
+        `former` is 0 for the current shard, or the number of a shard of an earlier run, from 1.
 
         A leaf is a source with its sampler.
         """
@@ -113,7 +113,7 @@ class Pipeline:
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """Return the number, from 1, of the former shard to which a leftover (rest of its work) belongs."""
+        """Return the number, from 1, of the shard of an earlier run to which a leftover (rest of its work) belongs."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -138,7 +138,7 @@ class Pipeline:
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
         """Return the cursor (place in the stream) of each input of a join, with its leftovers.
 
-        A leftover is the rest of a former shard's work.
+        A leftover is the rest of an earlier shard's work.
         """
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
@@ -147,7 +147,7 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """Return the numbers of the stages of a part that have delivered some, but not all, rows of a group of inputs.
+        """Return the indices of the stages of a part that have delivered some, but not all, rows of a group of inputs.
 
         A stage is the operations that one task runs together.
 

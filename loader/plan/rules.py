@@ -57,8 +57,8 @@ class InTurn(JoinPolicy):
 class Interleaved(JoinPolicy):
     """Rule of interleave: one row of each open input in turn. If an input ends, the next one is opened in its place.
 
-    Its state: the number of rows so far, the index of the open input whose turn it is, the number
-    of the next input to be opened, and the numbers of the open inputs.
+    Its state: the number of rows so far, the index of the open input whose turn it is, the index
+    of the next input to be opened, and the indices of the open inputs.
 
     Attributes:
         inputs: number of inputs.

@@ -42,7 +42,7 @@ class Stage:
 
     Attributes:
         number: number in the pipeline. The inputs of a stage have lower numbers.
-        leaf: number of the leaf (source with its sampler) that the stage reads; None if its inputs
+        leaf: index of the leaf (source with its sampler) that the stage reads; None if its inputs
             are rows.
         first: number, in the whole pipeline, of the stage's first operation.
         operations: the operations, in order.
@@ -82,7 +82,7 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Number of the first operation that takes several elements and passes them on one by one; None if there is none."""
+        """Index of the first operation that takes several elements and passes them on one by one; None if there is none."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 
@@ -99,7 +99,7 @@ class Stage:
     def makes_rows(self, regrouped: Collection[int]) -> bool:
         """Return True if the stage makes single rows of a leaf (a source with its sampler), which are grouped later.
 
-        `regrouped` has the numbers of the stages whose rows another stage groups.
+        `regrouped` has the indices of the stages whose rows another stage groups.
         """
         return self.leaf is not None and self.number in regrouped and not self.groups
 

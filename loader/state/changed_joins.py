@@ -1,9 +1,9 @@
 """Resume a mix of streams whose datasets have changed since the state was saved.
 
-In: the present pipeline, and a state. Out: the state in the form of this pipeline: datasets that
+In: the current pipeline, and a state. Out: the state in the form of this pipeline: datasets that
 stay continue where they were, and new ones begin. Changed weights need no work here, because each dataset
-has its own position. What was begun under the former mix, such as a window of a `Pack`,
-becomes a leftover (the rest of a former shard's work), and is made with the former mix.
+has its own position. What was begun under the earlier mix, such as a window of a `Pack`,
+becomes a leftover (the rest of an earlier shard's work), and is made with the earlier mix.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Adapt a shard's state to the present pipeline, if the datasets of its uppermost mix have changed.
+    """Adapt a shard's state to the current pipeline, if the datasets of its uppermost mix have changed.
 
     Any other state is returned unchanged.
 
     Args:
-        pipeline: the present pipeline.
+        pipeline: the current pipeline.
         state: state of the shard.
         take_up: function that returns the cursor (place in the stream) from which to continue, like
-            `split_leftover`. It takes a pipeline, a state, and the former mix as JSON text.
+            `split_leftover`. It takes a pipeline, a state, and the earlier mix as JSON text.
 
     Raises:
         CheckpointError: operations after the mix have changed; a dataset has another form; the state
@@ -82,9 +82,9 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
     """Return True if an operation after the mix would draw other random numbers, because its number has changed.
 
     Args:
-        pipeline: the present pipeline.
+        pipeline: the current pipeline.
         state: state of the run.
-        moved: the state's values in the order of the present datasets.
+        moved: the state's values in the order of the current datasets.
     """
     renumbered = len(state.identity.operations) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
@@ -96,16 +96,16 @@ def _has_changed(state: LoaderState) -> bool:
 
 
 class _Moved:
-    """The values of a state, rearranged from the former datasets of a mix to the present ones.
+    """The values of a state, rearranged from the earlier datasets of a mix to the current ones.
 
     Args:
-        pipeline: the present pipeline, whose uppermost join is the mix.
+        pipeline: the current pipeline, whose uppermost join is the mix.
         saved: the mix in the state's identity.
 
     Attributes:
-        mix: the former mix as JSON text.
-        stages: number of stages below the former mix.
-        stages_now: number of stages below the present mix.
+        mix: the earlier mix as JSON text.
+        stages: number of stages below the earlier mix.
+        stages_now: number of stages below the current mix.
 
     Raises:
         CheckpointError: a dataset has another form than in the state.
@@ -127,7 +127,7 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """Convert a former cursor (place in the stream) to a cursor of the present pipeline.
+        """Convert an earlier cursor (place in the stream) to a cursor of the current pipeline.
 
         The cursor is that of the whole pipeline, or of a part above the mix. Added datasets begin at
         their start.
@@ -175,7 +175,7 @@ class _Moved:
         return operations != stages[self._parts[name].stages.start].first
 
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
-        """Rearrange values, one for each former leaf, to one for each present leaf (source with its sampler).
+        """Rearrange values, one for each earlier leaf, to one for each current leaf (source with its sampler).
 
         A leaf of an added dataset gets `new`.
         """
@@ -185,7 +185,7 @@ class _Moved:
         return tuple(value for each in every for value in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
-        """Rearrange a dict by leaf (source with its sampler) from former to present leaf numbers.
+        """Rearrange a dict by leaf (source with its sampler) from earlier to current leaf indices.
 
         Leaves of removed datasets are left out.
         """
@@ -199,14 +199,14 @@ class _Moved:
         return {moved[former]: place for former, place in places.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the present identity, with the saved orders of datasets that are in both mixes."""
+        """Return the current identity, with the saved orders of datasets that are in both mixes."""
         present = self._pipeline.identity
         known = self.by_leaf(saved.orders, {})
         orders = (former or now for former, now in zip(known, present.orders, strict=True))
         return dataclasses.replace(present, orders=tuple(orders))
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Convert a leftover (rest of a former shard's work) to the present pipeline, and return it as the only item of a list.
+        """Convert a leftover (rest of an earlier shard's work) to the current pipeline; return a list with it alone.
 
         The list is empty if the leftover's dataset was removed.
         """

@@ -1,7 +1,7 @@
 """Resume a mix whose weights or parts differ from those of the run before.
 
 In: the pipeline as its loader made it, and states. Out: both, with the order of the run before up to the
-position where it stopped, and the present order from there on. Other pipelines and states are returned unchanged.
+position where it stopped, and the current order from there on. Other pipelines and states are returned unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def migrate_mix(
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: the present mix ends before the place that the run has reached; a batch or
+        CheckpointError: the current mix ends before the place that the run has reached; a batch or
             window that was begun has another size; states of some shards are missing; or a window that
             was begun would be made of other records.
     """
@@ -113,7 +113,7 @@ def _with_weights(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to changed weights of a `WeightedSampler`.
 
-    The order of the returned pipeline remembers a digest of the former weights.
+    The order of the returned pipeline remembers a digest of the earlier weights.
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -201,7 +201,7 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     """Check that no mix inside a chain has changed, because its parts could not continue with their next elements.
 
     Args:
-        pipeline: the present pipeline.
+        pipeline: the current pipeline.
         saved: identity of the run.
 
     Raises:

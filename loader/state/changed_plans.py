@@ -1,7 +1,7 @@
 """Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those of the run before.
 
 In: the pipeline as its loader made it, and states. Out: both, with the run's plan for all windows (batches that are
-planned together) that a shard has begun, and the present plan for all later ones.
+planned together) that a shard has begun, and the current plan for all later ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resume a run if records were appended to its sources, or other records are omitted than before.
 
 In: the pipeline as its loader made it, and states. Out: both, with the run's orders up to where it
-stopped, and the present orders from there on. A mix has an order for each part, under the part's name;
+stopped, and the current orders from there on. A mix has an order for each part, under the part's name;
 a single source has one, under the name "" (`ONLY`).
 """
 
@@ -92,7 +92,7 @@ def _with_orders(
         whose = part_named(name) if name else leaf.name
         check_omitted(histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else "")
     states = [_as_of(state, known, orders) for state in states]
-    knowing = [state for state in states if changes_of(state) == changes_of(latest)]  # others tell former places
+    knowing = [state for state in states if changes_of(state) == changes_of(latest)]  # others tell earlier places
     former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
     length = former_length([state for state in knowing if state.places] or knowing, known.order, former.leaf.sampler)
     known_places = {min(each.places[0].position, length): each.places[0].place for each in knowing if each.places}
@@ -173,7 +173,7 @@ def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> 
     A generation is a version of the source's files.
 
     Args:
-        pipeline: the present pipeline.
+        pipeline: the current pipeline.
         orders: the orders whose records may change, by name.
         histories: for each of them, the changes that the run has seen.
     """

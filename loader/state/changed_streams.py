@@ -127,7 +127,7 @@ def _with_leaf(
     Args:
         pipeline: pipeline as its loader made it.
         states: states of one run.
-        number: number of the leaf (source with its sampler).
+        number: index of the leaf (source with its sampler).
         strict: True: the order must be the same, except that records may be appended and more
             records omitted.
         run: function that runs a pipeline.

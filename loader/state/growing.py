@@ -110,7 +110,7 @@ def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Return the object that checks for appended records; None if no records join during a run.
+    """Return the object that checks for appended records; None if no records are added during a run.
 
     Args:
         pipeline: pipeline of the run.

@@ -1,4 +1,4 @@
-"""Leftovers: windows, or batches split into elements, that a shard of a former run had delivered in part.
+"""Leftovers: windows, or batches split into elements, that a shard of an earlier run had delivered in part.
 
 In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers,
 which one of the new shards makes again to deliver the rest. The end of a window of records is
@@ -44,7 +44,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
         state: state of the shard.
         run: function that runs a pipeline. It is used to find the end of a window of rows, if the shard
             stopped inside one.
-        mix: the former mix as JSON text, if the mix has changed; else "".
+        mix: the earlier mix as JSON text, if the mix has changed; else "".
 
     Raises:
         CheckpointError: the state does not fit the pipeline.
@@ -77,15 +77,15 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run: Run) -> list[LoaderState]:
-    """Return states that can continue in a changed order. Begun windows that need the former order become leftovers.
+    """Return states that can continue in a changed order. Begun windows that need the earlier order become leftovers.
 
-    A leftover (rest of a former shard's work) is made with the former order. Other begun windows have the
-    same records in both orders, except a window that the end of the former order cut short.
+    A leftover (rest of an earlier shard's work) is made with the earlier order. Other begun windows have the
+    same records in both orders, except a window that the end of the earlier order cut short.
 
     Args:
-        former: pipeline with the former order.
+        former: pipeline with the earlier order.
         states: states of the run.
-        length: number of positions of the former order.
+        length: number of positions of the earlier order.
         run: function that runs a pipeline. It is used to find the end of a window of rows.
     """
     return [
@@ -99,7 +99,7 @@ def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run:
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
     """Return True if a state was saved inside a window of rows, or inside one that the end of the order cut short.
 
-    `length` is the number of positions of the former order.
+    `length` is the number of positions of the earlier order.
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
@@ -108,7 +108,7 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Run a leftover (the rest of a former shard's work) and drop its rows, so that an error in it is raised now.
+    """Run a leftover (the rest of an earlier shard's work) and drop its rows, so that an error in it is raised now.
 
     Args:
         loaders: pipeline as its loader made it.
@@ -154,7 +154,7 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline of a shard that reads what former runs left of each leaf (a source with its sampler).
+    """Return the pipeline of a shard that reads what earlier runs left of each leaf (a source with its sampler).
 
     `lineages` are the histories of these runs, one for each leaf; `shard` is the shard.
 
@@ -195,7 +195,7 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Add to a pipeline the former shards that are needed to make leftovers (rests of former shards' work).
+    """Add to a pipeline the shards of the earlier run that are needed to make leftovers (rests of earlier shards' work).
 
     Args:
         loaders: pipeline as its loader made it.
@@ -230,7 +230,7 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
     """Return the part of the pipeline that makes a leftover; None if there is no such part.
 
-    A leftover is the rest of a former shard's work.
+    A leftover is the rest of an earlier shard's work.
     """
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 

@@ -104,7 +104,7 @@ def _position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
     Raises:
-        ValueError: some shards read what former runs left there; the step is after the end; or it
+        ValueError: some shards read what earlier runs left there; the step is after the end; or it
             is inside a block of records that were divided by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit

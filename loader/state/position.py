@@ -156,7 +156,7 @@ class Resumable:
         """Continue a run that had another number of shards.
 
         Args:
-            states: results of `get_state` on each of the former shards, in any order.
+            states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all were at the same
                 step.
@@ -184,7 +184,7 @@ class Resumable:
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the present state, and return an awaitable that writes it to a folder (protocol of Orbax)."""
+        """Take the current state, and return an awaitable that writes it to a folder (protocol of Orbax)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:

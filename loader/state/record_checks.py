@@ -36,11 +36,11 @@ def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSample
     """Return a sampler as a `ChangingSampler`, if the records of its order have changed or may change; else None.
 
     It is returned as it is if it is a `ChangingSampler`. Another sampler becomes one, if the sampler saved
-    in the state has a history of changes, and the present sampler can change. None without a saved
+    in the state has a history of changes, and the current sampler can change. None without a saved
     sampler.
 
     Args:
-        sampler: the present sampler.
+        sampler: the current sampler.
         saved: fingerprint of the sampler saved in the state; None if there is none.
         counts: True if the sampler's source has generations (versions of the source's files).
             If False, the result has the generation of the saved sampler.
@@ -137,12 +137,12 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
-    """Check that no records before a change are still to be read, because a state does not keep their former order.
+    """Check that no records before a change are still to be read, because a state does not keep their earlier order.
 
     Args:
         states: states of all shards.
         position: position from which the order differs.
-        length: number of positions of the former order.
+        length: number of positions of the earlier order.
         change: description of the change.
 
     Raises:
@@ -204,7 +204,7 @@ def _positions_before(
         position: a global position.
         cursor: place of the shard.
         shard: index of the shard, and the number of shards.
-        lineage: history of former runs on other numbers of shards.
+        lineage: history of earlier runs on other numbers of shards.
 
     Raises:
         CheckpointError: the shard has over `MOST_CHECKED` such positions.
@@ -233,7 +233,7 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
     Args:
         pipeline: pipeline of the run.
         states: states of the run.
-        leaf: number of the leaf.
+        leaf: index of the leaf.
         of_shard: index of a shard; None for all shards.
     """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
@@ -291,7 +291,7 @@ def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) ->
     Args:
         mix: order of the parts of a mix; None for a single source, with the name "" (`ONLY`).
         position: first position that no shard has read.
-        changed: for each order, by name, the number of its first record after its last change.
+        changed: for each order, by name, the index of its first record after its last change.
     """
     if mix is None:
         position = max(position, changed[ONLY])

@@ -1,4 +1,4 @@
-"""Decide how a pipeline resumes: from the state of its own shard, or from the states of all shards of a former run.
+"""Decide how a pipeline resumes: from the state of its own shard, or from the states of all shards of an earlier run.
 
 In: states, and the pipeline as its loader made it. Out: the pipeline and the state to resume with;
 or a `CheckpointError` that says why that is not possible. No record is read here, except
@@ -215,13 +215,13 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
 
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
-    """Return the state with which this shard resumes, from the states of all shards of a former run.
+    """Return the state with which this shard resumes, from the states of all shards of an earlier run.
 
     Args:
         pipeline: pipeline as its loader made it.
-        states: states of all shards of the former run, in any order.
+        states: states of all shards of the earlier run, in any order.
         strict: False accepts states of another source, sampler or other operations.
-        run: function that runs a former shard's pipeline. It is used to find the end of a window of
+        run: function that runs an earlier shard's pipeline. It is used to find the end of a window of
             rows, if that shard stopped inside one.
 
     Raises:
@@ -250,7 +250,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Divide leftovers (rests of former shards' work) into lists. All leftovers of a list go to the same new shard.
+    """Divide leftovers (rests of earlier shards' work) into lists. All leftovers of a list go to the same new shard.
 
     Each list has the leftovers of one former shard: a zip, for example, needs all of its inputs on one shard.
     """
@@ -300,7 +300,7 @@ def _dealt_after(
         before: history before the run.
         states: states of all shards of the run.
         cursors: their cursors (places in the stream).
-        number: number of the leaf.
+        number: index of the leaf.
         skipped: steps that the run skips.
 
     Raises:

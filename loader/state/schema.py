@@ -66,7 +66,7 @@ class LoaderState:
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
         identity: identity of sources, orders, joins and operations.
-        lineages: for each leaf (source with its sampler), the history of former runs on other
+        lineages: for each leaf (source with its sampler), the history of earlier runs on other
             numbers of shards.
         skipped: steps that the run skips.
         places: for each leaf that omits records, by its number, where nothing has been read yet.
@@ -327,7 +327,7 @@ def _place_values(cursor: Cursor) -> list[Any]:
 
 
 def _rest_values(rest: Leftover) -> list[Any]:
-    """Return a leftover (the rest of a former shard's work) as plain JSON values."""
+    """Return a leftover (the rest of an earlier shard's work) as plain JSON values."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []

@@ -66,7 +66,7 @@ class RowStreams:
     def __post_init__(self, start: Cursor) -> None:
         self._whole = self.pipeline.whole_from(start)
         self._block_numbers = count()
-        self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
+        self._kept: dict[int, Sequence[Rows]] = {}  # by the index of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
         """Return the rows of the whole pipeline, from a cursor (a place in the stream) on."""
@@ -77,13 +77,13 @@ class RowStreams:
     ) -> Pull[Rows]:
         """Return the rows of a part of the pipeline, from its cursor (place in the stream) on.
 
-        Leftover rows of former shards come first.
+        Leftover rows of shards of earlier runs come first.
 
         Args:
             part: the part.
             start: its cursor.
             size: largest number of rows of a join at a time.
-            former: number of a former shard, from 1, whose rows these are; 0 for this shard.
+            former: number of a shard of an earlier run, from 1, whose rows these are; 0 for this shard.
             most: number of this part's rows that are needed at most; None for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage]
@@ -101,7 +101,7 @@ class RowStreams:
             return self._joined(part, start, size, former, most)
         pipeline, executor, stage = self.pipeline, self.executor, self.pipeline.stages[part.stage]
         leaf = pipeline.every_leaf[former * len(pipeline.leaves) + pipeline.leaf_number(stage)]
-        # of a former shard, work runs only to the end of what was begun, wherever that is
+        # of a shard of an earlier run, work runs only to the end of what was begun, wherever that is
         ahead = not former and executor.window(stage.number) > 1
         inputs = None if most is None or not stage.one_to_one or pipeline.skips_errors else most * stage.unit
         results: Results

@@ -32,7 +32,7 @@ class Ordered:
     Args:
         requests: supply of the requests.
         executor: runs the tasks.
-        stage: number of the stage.
+        stage: index of the stage.
         ahead: True: tasks are submitted before their blocks are needed. False: a task is submitted
             when its block is needed.
     """

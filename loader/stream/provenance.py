@@ -31,7 +31,7 @@ class Table(NamedTuple):
     """The records from which some rows were made, in the order of their use; one entry per record.
 
     Attributes:
-        of: `int64[n]`, number of the row, among the rows of the query, that contains the record.
+        of: `int64[n]`, index of the row, among the rows of the query, that contains the record.
         leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its sampler).
         position: `int64[n]`, local position of the record in that leaf.
         row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
@@ -117,7 +117,7 @@ class Provenance:
         return self._at(unit).then(self.before + row + 1 - self._first_row(unit))
 
     def _first_row(self, unit: int) -> int:
-        """Return the number of the first row that was made of a unit (the inputs of one output)."""
+        """Return the index of the first row that was made of a unit (the inputs of one output)."""
         if self.leaf is None:
             return 0
         return unit if self.columns is None else bisect_left(self.columns.inputs, unit * self.stage.unit)
@@ -186,8 +186,8 @@ class Provenance:
         """Return the table of the inputs that rows of a `Pack` (with segments) or batches of a `BudgetBatch` contain.
 
         Args:
-            rows: numbers of the rows or batches.
-            firsts: for each, the number of the first input of its window.
+            rows: indices of the rows or batches.
+            firsts: for each, the index of the first input of its window.
             packed: for each row of the block, the documents of its window and the row's number
                 there.
         """
@@ -231,8 +231,8 @@ def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> 
     """Return the table of the inputs that a batch of a `BudgetBatch` contains.
 
     Args:
-        asked: number of the row that is the batch.
-        first: number of the first input of the window that the batch is made of.
+        asked: index of the row that is the batch.
+        first: index of the first input of the window that the batch is made of.
         places: places of the batch's elements in the window.
         each: number of inputs of one element.
     """
@@ -270,7 +270,7 @@ class Selection:
         sources: origins of the blocks.
         which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the only
             block.
-        at: `int64[rows]`, number of each row in its block; None if `which` is None.
+        at: `int64[rows]`, index of each row in its block; None if `which` is None.
         cursor_after: function that returns the cursor from which the stream continues after a row.
     """
 

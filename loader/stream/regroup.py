@@ -46,7 +46,7 @@ class Regroup(Pull[Request]):
         start: cursor before the next group.
         size: function that returns the number of rows of the next group.
         whole: True if the rows are all rows of a whole stream, which must not be empty.
-        former: number of the former shard, from 1, whose rows these are; 0 for this shard.
+        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
     """
 
     runs: Pull[Rows]

@@ -75,7 +75,7 @@ class Rows:
         origin: origin of all rows of the block.
         start: first row.
         stop: end of the rows, exclusive.
-        number: number of the first row among all rows of the join that gave them; 0 if no join did.
+        number: index of the first row among all rows of the join that gave them; 0 if no join did.
         blocks: the blocks that have the rows, one for each source of `origin`.
     """
 
@@ -121,7 +121,7 @@ class Rows:
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
         """Describe rows `[start, stop)` as ranges of blocks (the rows of one task each), with their order.
 
-        The order is the number of each row among the rows of these ranges; None if it is that of the ranges.
+        The order is the index of each row among the rows of these ranges; None if it is that of the ranges.
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
@@ -156,9 +156,9 @@ def joined_rows(
     """Return the rows of a join, which takes rows of its inputs in a given order.
 
     Args:
-        choices: number of the input of each row.
+        choices: index of the input of each row.
         parts: rows of each input, in their order.
-        number: number of the first row among the rows of the join.
+        number: index of the first row among the rows of the join.
         cursor_after: function that returns the cursor (a place in the stream) after a row.
     """
     blocks, sources = list[NumberedBlock](), list[Provenance]()

@@ -1,6 +1,6 @@
-"""Leftover rows of former shards, delivered before this shard's own rows.
+"""Leftover rows of shards of earlier runs, delivered before this shard's own rows.
 
-In: rows of windows and batches that former shards had begun, from where these shards stopped; and
+In: rows of windows and batches that shards of earlier runs had begun, from where these shards stopped; and
 this shard's rows. Out: all of them in this order, with this shard's cursors (places in the stream).
 """
 
@@ -19,7 +19,7 @@ from .rows import Pull, Rows, StreamEnd
 class UnfinishedRuns:
     """Supply of a part's rows: first those of the leftovers `rests`, then this shard's own.
 
-    A leftover is the rest of a former shard's work.
+    A leftover is the rest of an earlier shard's work.
 
     Attributes:
         pipeline: the pipeline.
@@ -57,7 +57,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows among `run` that belong to a leftover (rest of a former shard's work) and were not delivered."""
+        """Return the rows among `run` that belong to a leftover (rest of an earlier shard's work) and were not delivered."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )

@@ -98,7 +98,7 @@ class Ledger:
 
         Args:
             block: number of the block (the rows of the task).
-            stage: number of the stage.
+            stage: index of the stage.
             start: first position; for a task about rows, 0.
             stop: end of the positions; for a task about rows, the number of rows.
             times: times that the worker measured.
@@ -129,7 +129,7 @@ class Ledger:
 
 
 class SharedBytes:
-    """Bytes of memory shared with the workers of one executor: the present number, and the largest so far."""
+    """Bytes of memory shared with the workers of one executor: the current number, and the largest so far."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -184,7 +184,7 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Copy the number of workers and the shared memory from the observer of a former run; return this observer."""
+        """Copy the number of workers and the shared memory from the observer of an earlier run; return this observer."""
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 

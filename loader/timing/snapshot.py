@@ -15,7 +15,7 @@ class OperationStats:
     """Times of an operation, which is timed for some tasks only.
 
     Attributes:
-        number: number of the operation in the pipeline.
+        number: index of the operation in the pipeline.
         name: description of the operation.
         seconds: seconds of all workers in all tasks, estimated from the tasks in which it was
             timed.
@@ -45,7 +45,7 @@ class StageStats:
     Seconds are those of all workers together, unless noted.
 
     Attributes:
-        number: number of the stage.
+        number: index of the stage.
         tasks: number of tasks.
         inputs: number of positions, or rows of earlier stages, in these tasks.
         rows: number of rows that came out.
@@ -184,7 +184,7 @@ class StageNames(NamedTuple):
     """Names and facts about a stage (operations that run in one task).
 
     Attributes:
-        first: number of its first operation in the pipeline.
+        first: index of its first operation in the pipeline.
         operations: names of its operations.
         reads: True if its inputs are positions, whose records it reads.
         ends: True if its rows are elements, or are joined to become elements.

@@ -120,7 +120,7 @@ class StageSums:
         """Return the statistics of the stage (operations that run in one task).
 
         Args:
-            number: number of the stage.
+            number: index of the stage.
             names: names of its operations, and facts about it.
             elapsed: seconds of the loop so far.
         """

@@ -92,7 +92,7 @@ class TaskEvent(NamedTuple):
 
     Attributes:
         block: number of its block, among the blocks of the iterator.
-        stage: number of its stage.
+        stage: index of its stage.
         start: first position of the task. For a task on rows, 0.
         stop: end of its positions, exclusive. For a task on rows, the number of rows.
         made_of: for a task on rows, the numbers of the blocks that the rows are from.

@@ -33,7 +33,7 @@ class ColumnUnits(Units):
             the seconds that they took.
 
     Attributes:
-        starts: number of the first row of each batch, counted from the beginning of the task.
+        starts: index of the first row of each batch, counted from the beginning of the task.
     """
 
     def __init__(

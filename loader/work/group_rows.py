@@ -22,7 +22,7 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
     Args:
         parts: parts of blocks that have the rows.
-        order: numbers of the rows in the order that both results have; None: the order of `parts`.
+        order: indices of the rows in the order that both results have; None: the order of `parts`.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:

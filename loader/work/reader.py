@@ -198,7 +198,7 @@ class Gathering(NamedTuple):
     """Makes the batches of some rows.
 
     Attributes:
-        starts: number of the first row of each batch.
+        starts: index of the first row of each batch.
         batch_at: function that takes one of these, and returns the batch.
     """
 

@@ -107,7 +107,7 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """Return a reader for each source without random access, by the number of the stage that reads it.
+    """Return a reader for each source without random access, by the index of the stage that reads it.
 
     A stage is a group of operations that run together in one task.
     """

@@ -29,7 +29,7 @@ class StackedRows:
     Attributes:
         columns: an array `[rows, *shape]` for each leaf of the tree.
         kinds: for each leaf, "array", "scalar" (of NumPy), or the name of a Python type.
-        example: the tree of a row, with the number of each leaf in place of the leaf.
+        example: the tree of a row, with the index of each leaf in place of the leaf.
     """
 
     columns: list[NDArray[Any]]

@@ -207,7 +207,7 @@ class OperationClock:
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
         """End the measurement of a task whose `inputs` positions have passed all operations.
 
-        `tag_of(left)` returns the tag (the number of a record) of the input after which `left`
+        `tag_of(left)` returns the tag (the index of a record) of the input after which `left`
         inputs remained. It names the record of the slowest call.
         """
         now = perf_counter()

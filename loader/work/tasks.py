@@ -103,7 +103,7 @@ class RowOrigins:
             one of the positions or rows in the batch.
         positions: global position of that input, or its tag (a number that names a record) in a
             pipeline with several leaves (sources with their samplers).
-        rows: number of the row among all rows made of the same position.
+        rows: index of the row among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
             and the row's number there; otherwise empty.
         open: True if the inputs that made the last row failed after it, so that more rows of them are
@@ -270,10 +270,10 @@ class SpanTask(NamedTuple):
     task.
 
     Attributes:
-        stage: number of the stage.
+        stage: index of the stage.
         start: first local position.
         stop: end of the local positions, exclusive.
-        leaf: index in `Pipeline.every_leaf`: of a leaf of this shard, or of a former shard whose
+        leaf: index in `Pipeline.every_leaf`: of a leaf of this shard, or of a shard of an earlier run whose
             local positions these are.
         since: for a source without random access, an earlier position and the source's state there;
             else None.
@@ -302,13 +302,13 @@ class GroupTask(NamedTuple):
     A stage is a group of operations that run together in one task.
 
     Attributes:
-        stage: number of the stage.
+        stage: index of the stage.
         rows: ranges of rows of blocks.
-        order: `int32[n]` as bytes: numbers of the rows, among all rows of `rows`, in the order to
+        order: `int32[n]` as bytes: indices of the rows, among all rows of `rows`, in the order to
             use; None: in order.
-        first: number of the first row in the join that the rows come from; 0 if they come from no
+        first: index of the first row in the join that the rows come from; 0 if they come from no
             join.
-        former: number of the former shard, from 1, whose rows these are; 0 for this shard.
+        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
         only: for a task of one window, the index of the only element of the window to keep; None: all.
     """
 

@@ -96,7 +96,7 @@ class Worker:
         self._unwatched = set(self._to_watch)
         self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the task that is being done
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
-        self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
+        self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the index of the stage
         self.busy: Busy | None = None
         self.units: ColumnUnits | None = None  # of which one is being made
 
@@ -147,7 +147,7 @@ class Worker:
         """Return the block that reports a failure of an element which another object tried to make.
 
         Args:
-            stage: number of the stage (operations that run in one task).
+            stage: index of the stage (operations that run in one task).
             failed: block with the failure.
         """
         assert failed.failure is not None, "it failed"

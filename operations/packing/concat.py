@@ -40,8 +40,8 @@ def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[in
     The last one is `int64[rows + 1, leaves]`. Tokens are numbered over all documents.
 
     Args:
-        begins: `int64[documents, leaves]`, number of each document's first token.
-        ends: `int64[documents, leaves]`, number of the token after its last one.
+        begins: `int64[documents, leaves]`, index of each document's first token.
+        ends: `int64[documents, leaves]`, index of the token after its last one.
         capacity: length of a row in each leaf.
         most: maximum number of pieces in a row.
         bos: number of tokens inserted before each piece in each leaf, 0 or 1.

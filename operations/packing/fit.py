@@ -142,12 +142,12 @@ class Bins:
         return max(int(tokens), -(-len(self._sizes) // self._most))
 
     def spread(self, order: Ints) -> Ints:
-        """Spread pieces over `fewest` rows. Return the numbers of the pieces that did not fit.
+        """Spread pieces over `fewest` rows. Return the indices of the pieces that did not fit.
 
         Each round puts one piece into each row: the longest piece into the emptiest row.
 
         Args:
-            order: numbers of the pieces, the longest first.
+            order: indices of the pieces, the longest first.
         """
         count = min(len(order), self.fewest)
         self._openers = order[:count].tolist()
@@ -170,7 +170,7 @@ class Bins:
         """Place pieces one by one, each into the row in which it leaves the least space in the fullest leaf.
 
         Args:
-            order: numbers of the pieces, in the order in which they are placed.
+            order: indices of the pieces, in the order in which they are placed.
         """
         if len(self._spaces) == 1:
             self._put_by_space(order)  # takes a third of the time
@@ -181,7 +181,7 @@ class Bins:
         """Place pieces as `put_tightly` does, if there is a single leaf.
 
         Args:
-            order: numbers of the pieces, in the order in which they are placed.
+            order: indices of the pieces, in the order in which they are placed.
         """
         base, filled, openers = len(self._filled), self._filled.tolist(), self._openers
         row_of, sizes = self._rows, self._sizes[:, 0].tolist()
@@ -208,7 +208,7 @@ class Bins:
         """Place pieces one by one, each into the row that `choose` returns for it.
 
         Args:
-            order: numbers of the pieces, in the order in which they are placed.
+            order: indices of the pieces, in the order in which they are placed.
             choose: function that returns the row of a piece.
         """
         spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()

@@ -21,7 +21,7 @@ class Pieces:
     """Pieces of documents, row by row.
 
     Attributes:
-        documents: `int64[pieces]`, number of the document of each piece; pieces of a row are in the order of its segments.
+        documents: `int64[pieces]`, index of the document of each piece; pieces of a row are in the order of its segments.
         starts: `int64[pieces, leaves]`, first token of the piece in its document, in each leaf.
         stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some leaves, but not in all.
         ends: `int64[rows]`, number of pieces in this and all earlier rows.

@@ -94,7 +94,7 @@ class PackPlan:
         """Return the first row with a piece of a document, or None if no row has one.
 
         Args:
-            document: number of the document.
+            document: index of the document.
         """
         window, number = divmod(document, self._window)
         pieces = self._pieces(window)
@@ -102,7 +102,7 @@ class PackPlan:
         return int(self._windows.rows[window] + pieces.row_of_piece[found].min()) if len(found) else None
 
     def row(self, row: int) -> Pieces:
-        """Return the pieces of one row, with the numbers of their documents.
+        """Return the pieces of one row, with the indices of their documents.
 
         Takes about 10 µs. If its window of 1,000 documents was not used before, it takes 0.1 ms
         ("concat_then_split": up to 1 ms).

@@ -56,7 +56,7 @@ class Rules:
         return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
-        """Return the numbers of the documents that are too long, if `too_long` is "error"; otherwise an empty array.
+        """Return the indices of the documents that are too long, if `too_long` is "error"; otherwise an empty array.
 
         Args:
             lengths: `int64[documents, leaves]`.

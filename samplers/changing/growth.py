@@ -25,7 +25,7 @@ class GrowthOptions:
     to a log; the other shards, and runs that are started again, read this log.
 
     Args:
-        at: "epoch" (default): from the next epoch on. "now": in the present epoch, shuffled
+        at: "epoch" (default): from the next epoch on. "now": in the current epoch, shuffled
             together with its remaining records. "hand": only when a loader is made; a loader that
             resumes reads the records that exist then from its next epoch on.
         every: with "now", number of positions of the global order between two checks (default

@@ -30,8 +30,8 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChangingSampler(VectorSampler):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
-    Before the position of a change, the former order is used. From the change on, the remaining records of the epoch keep
-    their order, without newly omitted keys. New records that join this epoch are shuffled together with its rest;
+    Before the position of a change, the earlier order is used. From the change on, the remaining records of the epoch keep
+    their order, without newly omitted keys. New records that are added to this epoch are shuffled together with its rest;
     without a shuffle, and with `BlockShuffle`, they come after the rest. Later epochs contain each record
     once, except omitted ones, in the order of all records.
 
@@ -139,7 +139,7 @@ class ChangingSampler(VectorSampler):
         """Places of the kept records, one entry for the start and one for each change; None for an entry with unknown keys.
 
         The fingerprint has only a digest of the omitted keys. So the keys of an entry are known only if they are
-        the present ones.
+        the current ones.
         """
         begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.changes)]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
@@ -304,7 +304,7 @@ class ChangingSampler(VectorSampler):
             position: first position of the changed order.
             sampler: order of more records; None: the number of records does not change.
             omitted: keys that are not read from `position` on; None: the same as before.
-            joins: True if new records join the present epoch.
+            joins: True if new records are added to the current epoch.
             generation: generation (version of the source's files); None: the same as before.
             place: index of the position in the order that also counts omitted records; None: it is
                 computed from the keys omitted so far.
@@ -342,7 +342,7 @@ class ChangingSampler(VectorSampler):
             position: first position that no shard has read.
             place: index of this position in the order that also counts omitted records, from `place(position)` of that
                 run's sampler; None: it is computed. It must be given if that run omitted other keys.
-            joins: True if new records join the present epoch.
+            joins: True if new records are added to the current epoch.
 
         Raises:
             CheckpointError: if the fingerprint is damaged, or there are fewer records than before.

@@ -4,7 +4,7 @@ In: places of this order. Out: record keys and epochs; or, from keys, their plac
 memory is used for the changes only.
 
 The order is a sequence of stretches (consecutive places with one rule). In most of them,
-whole epochs follow one another in a sampler's order. If records join an epoch after it has begun,
+whole epochs follow one another in a sampler's order. If records are added to an epoch after it has begun,
 the rest of the epoch and the new records make a separate stretch:
 
     places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
@@ -144,7 +144,7 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch (consecutive places with one rule): the rest of an epoch, and new records that join this epoch.
+    """A stretch (consecutive places with one rule): the rest of an epoch, and new records that are added to this epoch.
 
     Attributes:
         start: first place.

@@ -46,7 +46,7 @@ class MixOrder:
     Differences of several stages do not add up.
 
     Attributes:
-        names: names of the parts, including parts that are no longer drawn. The number of a part is
+        names: names of the parts, including parts that are no longer drawn. The index of a part is
             its index here.
         stages: first position and weights of each stage, in ascending order from 0.
         made: computed first stages of another order that begins in the same way; they are not computed again.
@@ -114,7 +114,7 @@ class MixOrder:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return, for each position, the number of its part, and the index of its element in the part.
+        """Return, for each position, the index of its part, and the index of its element in the part.
 
         Args:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
@@ -135,7 +135,7 @@ class MixOrder:
             positions: `int64[n]`, at least one, ascending.
 
         Yields:
-            the number of the part; the indices of its elements in the part; and the indices into
+            the index of the part; the indices of its elements in the part; and the indices into
             `positions` where they are drawn.
         """
         first, last = int(positions[0]), int(positions[-1])
@@ -150,7 +150,7 @@ class MixOrder:
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return, for one position, the number of its part, and the index of its element in the part."""
+        """Return, for one position, the index of its part, and the index of its element in the part."""
         stage = self._stage(position)
         part, visits = stage.place(position - stage.start)
         return part, visits + stage.counts[part]
@@ -171,7 +171,7 @@ class MixOrder:
         """Return how many elements of one part are drawn before a position.
 
         Args:
-            part: number of the part.
+            part: index of the part.
             position: a position of the mix.
         """
         return self._stage(position).count_at(part, position)
@@ -180,7 +180,7 @@ class MixOrder:
         """Return the position at which an element of a part is drawn.
 
         Args:
-            part: number of the part.
+            part: index of the part.
             index: index of the element in the part.
 
         Returns:
@@ -200,7 +200,7 @@ class MixOrder:
         A later stage that draws no other part is removed; the stage before it continues.
 
         Args:
-            part: number of the part.
+            part: index of the part.
             position: first position without it.
         """
         before, after = _cut(self.stages, position)
@@ -264,11 +264,11 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
     """Group positions by part, and yield each part once.
 
     Args:
-        parts: `int64[n]`, the number of the part at each position; at least one.
+        parts: `int64[n]`, the index of the part at each position; at least one.
         indices: `int64[n]`, the index of its element in the part.
 
     Yields:
-        the number of the part; the indices of its elements; and the indices into `parts` where it
+        the index of the part; the indices of its elements; and the indices into `parts` where it
         is drawn.
     """
     by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
@@ -320,7 +320,7 @@ def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
 
     Args:
         stage: the stage in which it is drawn.
-        part: number of the part.
+        part: index of the part.
         index: index of the element in the part.
         stop: position at which the stage ends.
     """

@@ -63,7 +63,7 @@ class MixPast(VectorSampler):
 
     @property
     def changed_from(self) -> int | None:
-        """First position with the present weights and parts; None if the mix never changed."""
+        """First position with the current weights and parts; None if the mix never changed."""
         return int(self.changes[-1][0]) if self.changes else self._parts_changed_from
 
     @property
@@ -132,7 +132,7 @@ class MixPast(VectorSampler):
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> Self:
-        """Return the order of a former run over the parts of this mix.
+        """Return the order of an earlier run over the parts of this mix.
 
         Args:
             saved: the fingerprint of that run's sampler.

@@ -110,7 +110,7 @@ class MixSampler(MixPast):
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts; the number of a part in record keys is its index here."""
+        """Names of the parts; the index of a part in record keys is its index here."""
         return list(self._parts)
 
     @cached_property
@@ -190,7 +190,7 @@ class MixSampler(MixPast):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values, including former orders if it was changed."""
+        """The values that determine the order, as JSON values, including earlier orders if it was changed."""
         values = {
             "kind": "MixSampler",
             "seed": self.seed,

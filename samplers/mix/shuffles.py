@@ -1,6 +1,6 @@
 """Compute the record keys of elements of many parts of a mix in one call, if each part is a plain shuffle.
 
-In: for each element, the number of its part, and its index in the part's order. Out: record keys
+In: for each element, the index of its part, and its index in the part's order. Out: record keys
 within the parts.
 """
 
@@ -53,7 +53,7 @@ class PartShuffles:
         """Return the record key, within its part, of each element.
 
         Args:
-            parts: `int64[n]`, the number of the part, for which `has` must be True.
+            parts: `int64[n]`, the index of the part, for which `has` must be True.
             indices: `int64[n]`, the index of the element in the order of its part.
         """
         which = self._of_part[parts]

@@ -38,7 +38,7 @@ class Fork(NamedTuple):
     Attributes:
         ratio: the left side's part of the node's weight, in units of 2^-62.
         phase: added to that product, in units of 2^-62.
-        left: the left side, a node or the number of a part.
+        left: the left side, a node or the index of a part.
         right: the right side.
     """
 
@@ -49,7 +49,7 @@ class Fork(NamedTuple):
 
 
 Branch: TypeAlias = "Fork | int"
-"""A fork, or the number of a part."""
+"""A fork, or the index of a part."""
 
 
 Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
@@ -94,7 +94,7 @@ class WeightStage:
         """Convert a tree of part numbers to a tree of nodes.
 
         Returns:
-            the root, or the number of the part if there is only one; its weight; and the difference
+            the root, or the index of the part if there is only one; its weight; and the difference
             between its share and its number of visits when the stage begins. The last two are in units of 2^-62.
         """
         if isinstance(tree, int):
@@ -107,7 +107,7 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the number of the part drawn at a visit, and how often it was drawn before in this stage.
+        """Return the index of the part drawn at a visit, and how often it was drawn before in this stage.
 
         Args:
             visit: a position counted from the start of the stage.
@@ -138,7 +138,7 @@ class WeightStage:
         There are at most 2^16 positions, all in this stage.
 
         Yields:
-            the number of the part; the index of its first element; and `int64[n]`, its positions counted
+            the index of the part; the index of its first element; and `int64[n]`, its positions counted
             from `start`.
         """
         for part, visits, places in _parted(self.root, range(start - self.start, stop - self.start), None):
@@ -153,7 +153,7 @@ class WeightStage:
         """Return how many elements of one part are drawn before a position, counted over all stages.
 
         Args:
-            part: number of the part.
+            part: index of the part.
             position: a position in this stage, or its end.
         """
         if not self.weights[part]:
@@ -170,7 +170,7 @@ class WeightStage:
         Return None if it cannot be computed directly and must be searched for.
 
         Args:
-            part: number of a part with a weight above 0.
+            part: index of a part with a weight above 0.
             index: index of the element in the part.
         """
         visits = index - self.counts[part]
@@ -199,12 +199,12 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
     """Divide consecutive visits of a subtree among its parts, and yield each part with its visits.
 
     Args:
-        branch: the subtree, or the number of a part.
+        branch: the subtree, or the index of a part.
         visits: the visits, counted from the start of the stage.
         places: `int64[n]`, a number for each visit; None for 0, 1, 2, …
 
     Yields:
-        the number of the part; its visits, counted from the start of the stage; and their `places`.
+        the index of the part; its visits, counted from the start of the stage; and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -284,11 +284,11 @@ class StageTables:
         """Follow each visit from its node down the tree to a part.
 
         Args:
-            nodes: `int64[n]`, the number of the node at which each visit starts; -1 - p stands for part number p.
+            nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for part number p.
             visits: `int64[n]`, the number of the visit at that node, from 0.
 
         Returns:
-            the number of the part of each visit, and how often the part was drawn before in its stage.
+            the index of the part of each visit, and how often the part was drawn before in its stage.
         """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
@@ -306,7 +306,7 @@ class StageTables:
         """Move each visit from its node to the left or the right node below.
 
         Args:
-            nodes: `int64[n]`, numbers of nodes.
+            nodes: `int64[n]`, indices of nodes.
             visits: `int64[n]`, the number of the visit at its node, from 0.
 
         Returns:
@@ -334,7 +334,7 @@ def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
     """Append a tree's nodes to `rows`, and return the number of its root; -1 - p for a tree of part p alone.
 
     Args:
-        branch: the tree, or the number of a part.
+        branch: the tree, or the index of a part.
         rows: receives one entry per node: ratio and phase (see `Fork`), number of the right node, number
             of the left node.
     """

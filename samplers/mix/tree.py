@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
-"""The number of a part, or a pair of subtrees."""
+"""The index of a part, or a pair of subtrees."""
 
 LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 """Upper limits of the deviation for which trees are tried; which one is best depends on the weights."""
@@ -27,7 +27,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
     """Return the tree with the smallest `deviation` of six candidates, one for each entry of `LIMITS`.
 
     Args:
-        weights: by the number of the part, its weight, above 0; at least one.
+        weights: by the index of the part, its weight, above 0; at least one.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
     (0, (1, 2))
@@ -42,7 +42,7 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     The result may be above the limit. See the function `deviation`.
 
     Args:
-        weights: by the number of the part, its weight, above 0.
+        weights: by the index of the part, its weight, above 0.
         limit: the limit.
     """
     # Each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`.
@@ -65,7 +65,7 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
 
     Args:
         tree: the tree.
-        weights: by the number of the part, its weight.
+        weights: by the index of the part, its weight.
 
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5

@@ -159,7 +159,7 @@ class WeightedSampler(DrawnRecords):
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the former weights that are used at a position; None if the present weights are used there."""
+        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
         for until, digest in self._changes:
             if position < until:
                 return digest
@@ -184,7 +184,7 @@ class WeightedSampler(DrawnRecords):
 
 
 def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Read former weights from a sampler's saved fingerprint: pairs (position until which they held, digest).
+    """Read earlier weights from a sampler's saved fingerprint: pairs (position until which they held, digest).
 
     Raises:
         CheckpointError: if the entry is damaged.

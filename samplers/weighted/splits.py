@@ -186,7 +186,7 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
     A group belongs to the part in whose share the group's middle lies.
 
     Args:
-        groups: `int64[records]`, the number of the group of each record.
+        groups: `int64[records]`, the index of the group of each record.
         shares: number of records of each part, not rounded.
         seed: seed of the random order.
     """
@@ -202,7 +202,7 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
     """Give each empty part the smallest group of the parts that have several groups, if there is one.
 
     Args:
-        part_of: number of the part of each group; changed in place.
+        part_of: index of the part of each group; changed in place.
         sizes: number of records of each group.
         parts: number of parts.
     """
@@ -218,7 +218,7 @@ def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: in
     A group goes to the part that lacks most of the group's classes, relative to its share.
 
     Args:
-        groups: `int64[records]`, the number of the group of each record.
+        groups: `int64[records]`, the index of the group of each record.
         classes: `int64[records]`, the number of the class of each record.
         shares: the share of each part, in any unit.
         seed: seed that decides between groups of equal size.

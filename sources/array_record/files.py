@@ -53,8 +53,8 @@ class FileRange(NamedTuple):
 
     Attributes:
         path: path of the file.
-        start: number of the first record.
-        stop: number of the record after the last one; None: the range ends with the file.
+        start: index of the first record.
+        stop: index of the record after the last one; None: the range ends with the file.
     """
 
     path: str
@@ -294,7 +294,7 @@ def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
 
     Args:
         reader: the library's reader.
-        positions: numbers of the records in the file, from 0.
+        positions: indices of the records in the file, from 0.
 
     Raises:
         RuntimeError: the library cannot read a record.

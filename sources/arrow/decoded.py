@@ -37,7 +37,7 @@ class Form:
         values = [_value_of(kind) for kind in kinds]
         self.values = [value or (lambda found: found) for value in values]
         self.wholes = [number for number, value in enumerate(values) if value is None]
-        """Numbers of the columns that must be converted as a whole."""
+        """Indices of the columns that must be converted as a whole."""
         self.flags = sum(1 for kind in kinds if kind == pa.bool_())
         """Number of columns of booleans, whose values take one bit each in Arrow."""
 
@@ -82,7 +82,7 @@ class DecodedRows:
         """Return rows as dicts of column name to value, in order.
 
         Args:
-            rows: numbers of the rows, counted from the beginning of the row group.
+            rows: indices of the rows, counted from the beginning of the row group.
         """
         names, (columns, converted) = self._form.names, self._held
         self._given += len(rows)

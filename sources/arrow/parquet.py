@@ -176,7 +176,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each file, the key and the number of the row group that follow its last ones; two arrays `int64[files]`."""
+        """For each file, the key and the index of the row group that follow its last ones; two arrays `int64[files]`."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 

@@ -25,8 +25,8 @@ class Places:
     """Places of rows in several pieces of memory.
 
     Attributes:
-        pieces: `int64[rows]`, number of the piece of each row.
-        rows: `int64[rows]`, number of the row in its piece.
+        pieces: `int64[rows]`, index of the piece of each row.
+        rows: `int64[rows]`, index of the row in its piece.
     """
 
     pieces: Int64s

@@ -69,7 +69,7 @@ class RowGroups:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the number of the file that contains row group `number`, and the number of the row group in that file."""
+        """Return the index of the file that contains row group `number`, and the index of the row group in that file."""
         return part_of(number, self._ends)
 
     def decode(self, number: int) -> DecodedRows:
@@ -82,7 +82,7 @@ class RowGroups:
         """Return the lengths of the values of a column in a file, `int64[rows]`; see `lengths_of_column`.
 
         Args:
-            number: number of the file.
+            number: index of the file.
             name: name of the column, or path of a field in it.
 
         Raises:
@@ -131,7 +131,7 @@ class RowGroups:
         """Context manager that checks, before and after the block, that a file was not modified.
 
         Args:
-            number: number of the file.
+            number: index of the file.
             handle: the open file.
 
         Raises:

@@ -103,7 +103,7 @@ class SubsetColumn:
         """Copy rows into `out`, like `ndarray.take`: `out[i]` is row `places[i]` of the subset.
 
         Args:
-            places: numbers of rows.
+            places: indices of rows.
             axis: 0.
             out: array to write to.
             mode: passed on to the column's `take`.

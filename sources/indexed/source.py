@@ -122,7 +122,7 @@ class IndexedSource(FileSource[RecordT]):
         Args:
             file: open file.
             index: index of the file.
-            places: numbers of the records in the file.
+            places: indices of the records in the file.
 
         Raises:
             SourceError: a record cannot be read.
@@ -134,7 +134,7 @@ class IndexedSource(FileSource[RecordT]):
 
         Args:
             index: index of the file.
-            places: numbers of the records in the file.
+            places: indices of the records in the file.
         """
         raise NotImplementedError
 

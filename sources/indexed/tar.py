@@ -149,7 +149,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
         Args:
             index: index of the file.
-            places: numbers of the samples in the file.
+            places: indices of the samples in the file.
         """
         arrays = index.arrays
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
@@ -165,7 +165,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         """Return the size of the member with extension `name` in each sample of a file, `int64[samples]`, from the index.
 
         Args:
-            number: number of the file.
+            number: index of the file.
             name: the extension, such as "jpg".
 
         Raises:

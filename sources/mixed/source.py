@@ -122,7 +122,7 @@ class MixedSource:
         Each part checks its own indices, and raises RecordKeyError for an index outside its records.
 
         Args:
-            parts: `int64[n]`, number of the part of each record.
+            parts: `int64[n]`, index of the part of each record.
             indices: `int64[n]`, key of each record within its part.
         """
         if self._lookups is not None and (indices < self._lengths[parts]).all():

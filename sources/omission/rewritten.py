@@ -3,8 +3,8 @@
 `headrace.convert(…, omit=…)` writes such files. Their folder has a `manifest.json`, which describes
 each source that the records come from, and a file of omitted keys, ascending, for each of them:
 
-    "omitted": [{"records": number of records of the former source, "file": file of omitted keys,
-                 "digest": digest of these keys, "source": fingerprint of the former source}, …]
+    "omitted": [{"records": number of records of the earlier source, "file": file of omitted keys,
+                 "digest": digest of these keys, "source": fingerprint of the earlier source}, …]
 
 The first entry is the source that was converted. If its files were rewritten before, too, the next
 entry is the source from which they were written, and so on.
@@ -54,15 +54,15 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """Return the former keys of records, `int64[n]`, from their present keys."""
+        """Return the earlier keys of records, `int64[n]`, from their current keys."""
         return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """Return the present keys of records, `int64[n]`, from their former keys. The records must still exist."""
+        """Return the current keys of records, `int64[n]`, from their earlier keys. The records must still exist."""
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Return `bool[n]`: True for each former key whose record still exists."""
+        """Return `bool[n]`: True for each earlier key whose record still exists."""
         left, right = np.searchsorted(self.omitted, keys), np.searchsorted(self.omitted, keys, "right")
         return np.equal(left, right)
 
@@ -156,7 +156,7 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 class FormerKeys(ByOtherKeys):
     """Source on files that were rewritten without some records. Each record has the key that it had before.
 
-    `len` and `fingerprint` are equal to the former source's, so a checkpoint of a run on it can be restored. Reading an omitted
+    `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be restored. Reading an omitted
     record raises RecordKeyError. A `DataLoader` does not request omitted records. In a chain, call `omit()`.
 
     Args:
@@ -164,8 +164,8 @@ class FormerKeys(ByOtherKeys):
         former: the source from whose records the files were rewritten. None (default): it is read from the files' manifest.
 
     Attributes:
-        source: the source on the present files.
-        omitted_keys: `int64[n]`, former keys of the omitted records.
+        source: the source on the current files.
+        omitted_keys: `int64[n]`, earlier keys of the omitted records.
 
     Raises:
         SourceError: the files were not written in this way, or their manifest cannot be read.
@@ -209,7 +209,7 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records of the former source. Lengths and sizes of omitted records are 0."""
+        """Facts about the records of the earlier source. Lengths and sizes of omitted records are 0."""
         return super().facts._replace(omitted_keys=self.omitted_keys, file_place=self.file_place)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
@@ -218,7 +218,7 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the place of the record `key` in the present files; None if the source does not know it.
+        """Return the place of the record `key` in the current files; None if the source does not know it.
 
         Raises:
             RecordKeyError: the record was omitted, or does not exist.
@@ -227,7 +227,7 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the former source, so that a run can resume as if its files were unchanged."""
+        """Fingerprint of the earlier source, so that a run can resume as if its files were unchanged."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Bounds(Protocol):
         """Return, for documents, the index of the first token and the index after the last token, in two arrays.
 
         Args:
-            places: `int64[n]`, numbers of the documents in the file.
+            places: `int64[n]`, indices of the documents in the file.
         """
         ...
 

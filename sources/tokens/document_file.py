@@ -104,7 +104,7 @@ class DocumentFile:
         """Return the tokens of documents, as read-only arrays. For a mapped file, they are views.
 
         Args:
-            places: `int64[n]`, numbers of the documents in the file.
+            places: `int64[n]`, indices of the documents in the file.
 
         Raises:
             SourceError: the file was modified, or cannot be read.
@@ -120,7 +120,7 @@ class DocumentFile:
         """Return, for documents, the index of the first token and the index after the last token, in two arrays.
 
         Args:
-            places: `int64[n]`, numbers of the documents in the file.
+            places: `int64[n]`, indices of the documents in the file.
 
         Raises:
             SourceError: the file was modified.

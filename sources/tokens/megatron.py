@@ -147,7 +147,7 @@ class MegatronIndex(NamedTuple):
         dtype: dtype of the tokens.
         lengths: length of each sequence, in tokens.
         pointers: place of each sequence in the `.bin` file, in bytes.
-        documents: number of the first sequence of each document; the last item is the number of sequences.
+        documents: index of the first sequence of each document; the last item is the number of sequences.
     """
 
     path: str
@@ -160,7 +160,7 @@ class MegatronIndex(NamedTuple):
         """Return, for sequences, the index of the first token and the index after the last token, in two arrays.
 
         Args:
-            places: `int64[n]`, numbers of the sequences.
+            places: `int64[n]`, indices of the sequences.
         """
         starts = self.pointers[places] // self.dtype.itemsize
         return starts, starts + self.lengths[places]

@@ -15,7 +15,7 @@ class TrainingLedger:
 
     Attributes:
         losses: loss of each step, as a hexadecimal float.
-        records: numbers of the records in the batch of each step.
+        records: indices of the records in the batch of each step.
         weights: digest of the weights at the end.
         right: number of test images whose digit was found.
         tested: number of test images.

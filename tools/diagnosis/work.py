@@ -177,7 +177,7 @@ class Work:
         """Repeat the first of `tasks`, and return the times of its operations.
 
         The result is None if there is no task, if it is about rows, took over 5 s or fails, or if
-        the order is of a source without random access or of former shards.
+        the order is of a source without random access or of shards of earlier runs.
         """
         if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None

@@ -186,7 +186,7 @@ class Search:
 
         Args:
             described: the stream, on a shard.
-            states: states of the shard, or of all shards of a former run.
+            states: states of the shard, or of all shards of an earlier run.
             epochs: True: without states, steps are those of `loader.epochs()`.
             strict: False accepts states of another source, sampler or other operations.
 
@@ -238,7 +238,7 @@ class Search:
         if not pipeline.aligned:
             return (self, step) if step >= mark.step else (self.at_epoch(0), step)
         delivered = pipeline.stages[0].outputs(mark.cursor.positions[0])
-        first = mark.step - delivered  # step of the present epoch; all are of one length, but maybe that one
+        first = mark.step - delivered  # step of the current epoch; all are of one length, but maybe that one
         after = first + pipeline.stages[0].outputs(pipeline.leaf.total)
         if first <= step < after:
             return replace(self, mark=replaced(mark, step=delivered)), step - first

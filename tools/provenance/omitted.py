@@ -210,7 +210,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     Args:
         mark: position of the shard's run.
         since: first step of the search.
-        number: number of the leaf.
+        number: index of the leaf.
         wanted: sorted keys of the records, `int64[n]`.
 
     Returns:
@@ -231,7 +231,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     for local, position, key in _among(leaf, first, stop, wanted):
         step = place.step + (local - first) // unit if pipeline.aligned else None
         hits.append(_told(leaf, step, position, key))
-    for rest in those_within(place.cursor.unfinished):  # what former shards had begun
+    for rest in those_within(place.cursor.unfinished):  # what shards of earlier runs had begun
         if pipeline.joins:
             raise TraceError(
                 "the checkpoint is of another number of shards, and was saved inside a window or a batch that is "

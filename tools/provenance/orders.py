@@ -42,7 +42,7 @@ class OrderDifference(NamedTuple):
             positions differs.
         told: description of both orders at this position.
         why: description of the weights there; "" if the weights do not differ.
-        of_rows: True if the position is the number of a row of a join, on one shard.
+        of_rows: True if the position is the index of a row of a join, on one shard.
     """
 
     position: int | None
@@ -60,7 +60,7 @@ class Order:
         places: function that returns, for positions, the index of the dataset's name and the key.
         length: number of positions.
         stages: for a mix, the positions from which weights are used, each with the weights.
-        of_rows: True if positions are numbers of rows of a join, on one shard.
+        of_rows: True if positions are indices of rows of a join, on one shard.
     """
 
     names: tuple[str, ...]

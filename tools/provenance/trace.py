@@ -32,7 +32,7 @@ class TracedRecord:
         position: position, in the sampler's order, of the record, or of the window or batch that it
             is part of.
         file: file that contains it; None if its source has no files, or does not name them.
-        record: number of the record in the file, from 0.
+        record: index of the record in the file, from 0.
         note: more about the place, such as its row group.
         tokens: range of tokens of the document, for each packed leaf; empty if the document is
             whole.
@@ -199,7 +199,7 @@ def _weights(element: Element) -> list[str]:
     """Describe the weights that drew the records of an element.
 
     Raises:
-        TraceError: other weights drew a record, in a former run.
+        TraceError: other weights drew a record, in an earlier run.
     """
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
     for found in element.records:

@@ -153,7 +153,7 @@ class ElasticIterator(IterDataset[Any]):
         Use it, for example, after the number of shards changed.
 
         Args:
-            shard_states: the results of `get_shard_states()` of all former shards, merged into one
+            shard_states: the results of `get_shard_states()` of all shards of earlier runs, merged into one
                 dict.
 
         Raises:

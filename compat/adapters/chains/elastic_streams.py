@@ -26,7 +26,7 @@ from .states import is_grains
 
 _FRESH, _ENDED = None, "ended"
 ShardStates = dict[int, Any]
-"""State of the iterator of each dataset, by the number of the dataset in the interleave.
+"""State of the iterator of each dataset, by the index of the dataset in the interleave.
 
 The state is None for a dataset that was not begun, and "ended" for one that has ended.
 """
@@ -173,7 +173,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
 
         Args:
             state: the state of a shard, of headrace or of Grain.
-            own: numbers of the datasets of that shard.
+            own: indices of the datasets of that shard.
 
         Raises:
             CheckpointError: if `state` is not a state of an `ElasticIterator` over a stream.

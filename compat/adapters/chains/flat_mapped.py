@@ -1,4 +1,4 @@
-"""Convert indices in Grain's states of flat-mapped `MapDataset`s to positions and numbers of rows.
+"""Convert indices in Grain's states of flat-mapped `MapDataset`s to positions and indices of rows.
 
 Each input element of a flat map has `max_fan_out` indices, one for each element that it may become.
 

@@ -70,7 +70,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
             parent.close()
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that writes the present state into a directory in the background (Orbax's protocol)."""
+        """Return an awaitable that writes the current state into a directory in the background (Orbax's protocol)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
@@ -83,7 +83,7 @@ class Resumed(DatasetIterator[T]):
 
     Args:
         begin: function that yields pairs `(element, state after it)`, starting from a given state.
-            It is called with None to start from the present states of `parents`.
+            It is called with None to start from the current states of `parents`.
         state: state at the beginning.
         parents: the iterators that the generator reads from.
     """
@@ -118,7 +118,7 @@ class Resumed(DatasetIterator[T]):
         self._state = state
 
     def close(self) -> None:
-        """Stop the generator; the next `next(…)` starts a new one at the present state."""
+        """Stop the generator; the next `next(…)` starts a new one at the current state."""
         if self._elements is not None:
             self._state = self.get_state()
             self._elements.close()

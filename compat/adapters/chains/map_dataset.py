@@ -201,7 +201,7 @@ class MapDataset(OurMapDataset[T]):
 
         Args:
             datasets: the datasets.
-            selection_map: returns, for an index, `(number of the dataset, index in it)`.
+            selection_map: returns, for an index, `(index of the dataset, index in it)`.
 
         Raises:
             IndexError: when an element is made, if there is no dataset of the number.

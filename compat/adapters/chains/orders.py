@@ -1,6 +1,6 @@
 """Grain's orders of datasets, as the index maps and choices that headrace's dataset nodes use.
 
-In: indices of a dataset. Out: indices of the dataset below; for a mix, also the number of the
+In: indices of a dataset. Out: indices of the dataset below; for a mix, also the index of the
 dataset.
 """
 
@@ -25,7 +25,7 @@ WORD = 1 << 32
 class _ByGroup(IndexMap):
     """Shuffle of groups of consecutive indices: each group in Grain's order for its seed.
 
-    The seed of a group is `seed` plus the number of the group.
+    The seed of a group is `seed` plus the index of the group.
 
     Attributes:
         length: number of elements of an epoch.
@@ -116,7 +116,7 @@ class Mix(Choice):
         return [list(self.lengths), list(self.weights)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices `int64[n]`, the numbers of the datasets and the indices in them, `int64[n]` each.
+        """Return, for indices `int64[n]`, the indices of the datasets and the indices in them, `int64[n]` each.
 
         The first dataset takes its share (by weight) of all indices; the second takes its share of the remaining
         indices, and so on.

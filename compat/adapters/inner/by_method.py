@@ -116,7 +116,7 @@ def mixed_map_dataset(
     Args:
         parents: the datasets.
         proportions: a positive number for each dataset; None (default): all equal.
-        selection_map: returns, for an index, `(number of the dataset, index in it)`.
+        selection_map: returns, for an index, `(index of the dataset, index in it)`.
 
     Raises:
         ValueError: if both `proportions` and `selection_map` are given.

@@ -57,7 +57,7 @@ class RecordStream:
         """Return the state in which the operations start at record `start` of the shard.
 
         Args:
-            start: number of the record in the shard.
+            start: index of the record in the shard.
             given: for each flat map, the number of its elements that were delivered before.
         """
         return {"start": start, "delivered": 0, **({"given": list(given)} if any(given) else {})}

@@ -27,7 +27,7 @@ class RecordMetadata(OurMetadata):
 
     Attributes:
         index: the global position.
-        record_key: number of the record in the source; None for an element made of records.
+        record_key: index of the record in the source; None for an element made of records.
         rng: random generator of this position; None if the sampler has no seed.
 
     >>> RecordMetadata(index=3, record_key=7).remove_record_key()

@@ -128,12 +128,12 @@ class BinPack(Packing):
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """Yield rows, each with a function that returns the state after it.
 
-        A state has the parent's state before the first document of the present bins, and the
+        A state has the parent's state before the first document of the current bins, and the
         number of rows emitted since.
 
         Args:
             parent: an iterator over the documents.
-            state: the state from which to begin; None: the present place of `parent`.
+            state: the state from which to begin; None: the current place of `parent`.
 
         Raises:
             PackError: if a document is longer than a row.
@@ -293,7 +293,7 @@ class Bins:
         return dict(sorted(row.items()))
 
     def order(self, seed: int) -> list[int]:
-        """Return the numbers of the bins with documents, in the order in which they are emitted.
+        """Return the indices of the bins with documents, in the order in which they are emitted.
 
         Args:
             seed: seed of the shuffle.

@@ -85,7 +85,7 @@ class ConcatThenSplitIterDataset(Packing):
 
         Args:
             parent: an iterator over the documents.
-            state: a state of headrace or of Grain; None: the present place of `parent`.
+            state: a state of headrace or of Grain; None: the current place of `parent`.
         """
         if state is None:
             return self._rows(parent, None, 0)

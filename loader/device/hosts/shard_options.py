@@ -50,7 +50,7 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
 
     Args:
         process: index of the process.
-        parts: for each process, the numbers of the parts of the leading axis that its devices hold.
+        parts: for each process, the indices of the parts of the leading axis that its devices hold.
 
     Raises:
         ShardingError: the process has no part; processes have different numbers of parts; or the parts

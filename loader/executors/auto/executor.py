@@ -37,7 +37,7 @@ TUNING_SECONDS = 24.0
 """Seconds after which no further setting is tried. The last measurement may take some seconds more."""
 
 WARM_SECONDS = 0.4
-"""Seconds after a change before anything is measured. Meanwhile batches of the former setting are delivered."""
+"""Seconds after a change before anything is measured. Meanwhile batches of the earlier setting are delivered."""
 
 MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""

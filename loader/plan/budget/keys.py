@@ -19,7 +19,7 @@ class BatchKey(NamedTuple):
         window: number of the batch's window, counted over all epochs.
         start: index, among the records of the window, of the batch's first record.
         records: number of records in the batch.
-        shape: number of the batch's shape; 0 is the shortest.
+        shape: index of the batch's shape; 0 is the shortest.
     """
 
     window: Ints

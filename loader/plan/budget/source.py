@@ -106,7 +106,7 @@ class BudgetSource:
         """Return the source and the order with plans that were changed earlier in the run.
 
         Args:
-            order: the order of this source's batches, without former plans.
+            order: the order of this source's batches, without earlier plans.
             former: the entry "former" of the fingerprint of an order.
 
         Raises:

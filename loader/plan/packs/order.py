@@ -1,6 +1,6 @@
-"""The order of packed rows that are planned from the lengths of documents, as a sampler: position → number of the row.
+"""The order of packed rows that are planned from the lengths of documents, as a sampler: position → index of the row.
 
-In: positions of a run. Out: numbers of rows, in order. A balance divides the rows of a global batch
+In: positions of a run. Out: indices of rows, in order. A balance divides the rows of a global batch
 among the shards.
 """
 
@@ -74,7 +74,7 @@ class PackedOrder(VectorSampler):
         return self.identity
 
     def record_keys(self, positions: Ints) -> Ints:
-        """Return the numbers of the rows at positions, which are the positions themselves."""
+        """Return the indices of the rows at positions, which are the positions themselves."""
         return positions
 
     def epoch_at(self, position: int) -> int:

@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
     Attributes:
         step: number of the element (batch), from 0.
-        row: number of the row in it, from 0.
+        row: index of the row in it, from 0.
     """
 
     step: int

@@ -350,7 +350,7 @@ class StepChain:
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
         """Return the numbers of two inputs: the first input of the failing batch, and the input that does not fit.
 
-        The failing batch may be an earlier one than that of the present input, because elements wait to be copied
+        The failing batch may be an earlier one than that of the current input, because elements wait to be copied
         together. Without a batch, both numbers are the same.
         """
         index, fault, window = inputs.last, self._context.fault, self._stage.window

@@ -1,6 +1,6 @@
 """Run records through maps and filters inside iterators of C, without a Python call of this package per record.
 
-In: records. Out: the records that pass, and the number of the input each of them comes from. After
+In: records. Out: the records that pass, and the index of the input each of them comes from. After
 a failure: the operation that failed.
 """
 
@@ -70,7 +70,7 @@ class FusedMapFilter:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return the number of the input that each of the first `count` results comes from."""
+        """Return the index of the input that each of the first `count` results comes from."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:

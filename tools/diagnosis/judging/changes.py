@@ -35,7 +35,7 @@ NOISE = 1.15
 
 # Measured by `benchmarks/cures.py`: its code and data are no longer in the caches.
 SMALL, COLD = 1 / 6, 1.6
-"""Share, and factor: a step that takes less than this share of the present one may be faster by up to this factor.
+"""Share, and factor: a step that takes less than this share of the current one may be faster by up to this factor.
 
 Work is measured while other work interrupts it, and is faster without interruptions.
 """

@@ -44,7 +44,7 @@ MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, a
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
     """Compute the seconds of a step with `workers` workers, and `reads` concurrent reads in each place.
 
-    A place is a process or actor that reads ahead. `reads=None` means the present number.
+    A place is a process or actor that reads ahead. `reads=None` means the current number.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
@@ -81,7 +81,7 @@ def worker_seconds(alone: Measured) -> float:
 def _busy(measured: Measured, reads: int | None) -> float:
     """Compute the seconds of a step's work that one worker would need, without waiting for records read ahead.
 
-    `reads` is the number of concurrent reads, if it is to be changed; None for the present number.
+    `reads` is the number of concurrent reads, if it is to be changed; None for the current number.
     """
     if not measured.reads_ahead and not reads:
         return measured.work
@@ -127,8 +127,8 @@ def possible(measured: Measured, workers: int | None = None, reads: int | None =
 
     Args:
         measured: the measurement.
-        workers: number of workers; None for the present number.
-        reads: number of concurrent reads in each place; None for the present number.
+        workers: number of workers; None for the current number.
+        reads: number of concurrent reads in each place; None for the current number.
     """
     each = measured.source.reads if reads is None else reads
     return max(each, 1) * measured.places(workers)
@@ -147,7 +147,7 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
     Args:
         measured: the measurement.
         workers: number of workers.
-        reads: number of concurrent reads in each place; None for the present number.
+        reads: number of concurrent reads in each place; None for the current number.
     """
     if not measured.reads_ahead and not reads:
         return 0.0
