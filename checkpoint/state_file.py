@@ -30,9 +30,9 @@ class StateFile:
     A loop of 5 ms steps takes 1 to 4 % longer.
 
     The file is JSON. After the process ends, even if it is killed, the file contains a complete state:
-    that of the last `save`, or, if the process was killed during `save`, that of the `save` before. To
-    survive the loss of the machine, use Orbax's checkpoints, which take milliseconds. Each process
-    has its own file. To resume with another number of processes, pass the contents of all files to
+    the state of the last `save`, or, if the process was killed during `save`, of the `save` before. To
+    survive the loss of the machine, use Orbax's checkpoints, which take milliseconds. Each process has
+    its own file. To resume with another number of processes, pass the contents of all files to
     `set_states`.
 
     Args:

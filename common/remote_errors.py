@@ -57,7 +57,7 @@ def rebuilt(
     Args:
         kind: class of the exception.
         arguments: its `args`.
-        attributes: its other attributes, by name; those that cannot be set are left out.
+        attributes: its other attributes, by name; attributes that cannot be set are left out.
         name: if not empty, the name of a new subclass of `kind`, whose text is `message`.
         message: text of the exception of the new subclass.
     """

@@ -41,8 +41,8 @@ def measure_lengths(
 
     Args:
         source: anything that `DataLoader` accepts as a source.
-        function: function that takes a record and returns its length, a whole number; or the name of a field. The length of a
-            field is that of its array, list or text, or the number in it.
+        function: function that takes a record and returns its length, a whole number; or the name of a field. The
+            length of a field is the length of its array, list or text, or the number in the field.
         path: file in which the lengths are stored. If it contains the lengths of this source and function, no record is read;
             otherwise it is replaced. Pass it to other functions as `lengths=pathlib.Path(path)`. None (default): no file.
         worker_count: as in `DataLoader`. 0 (default): the calling thread reads the records.

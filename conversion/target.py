@@ -362,7 +362,7 @@ def _digest_of(path: str) -> str:
 
 
 def _plan_of(values: Any) -> dict[str, Any]:
-    """Check that `values` are those of a stored plan, and return them.
+    """Check that `values` are the values of a stored plan, and return them.
 
     Raises:
         ValueError, TypeError, LookupError: the values are not a plan.

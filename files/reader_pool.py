@@ -189,7 +189,7 @@ class _Table:
         self._sweep()
 
     def drop(self, pool: int, wait: bool = False) -> None:
-        """Close all readers of a pool; those in use are closed when they are returned.
+        """Close all readers of a pool; readers in use are closed when they are returned.
 
         Args:
             pool: number of the pool.

@@ -225,7 +225,8 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: `count` is not an integer.
-            ValueError: the sampler has fewer epochs; or steps are skipped, whose numbers are those of `iter(loader)`.
+            ValueError: the sampler has fewer epochs; or steps are skipped, whose numbers are the step numbers of
+                `iter(loader)`.
 
         >>> from headrace import load
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]

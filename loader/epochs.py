@@ -26,10 +26,10 @@ T = TypeVar("T", bound=StreamPositionAPI)
 class Epochs(Resumable, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
-    The state is that after the last batch that you received, in any epoch. A state taken inside an epoch's loop resumes in that
-    loop, even after its last batch; a state taken after the loop resumes with the next epoch. Steps are counted over all
-    epochs. Leaving a loop early skips the rest of its epoch, and taking the next epoch closes the one before. Close the object,
-    or use it as a context manager, to stop its threads at once; deleting it does the same.
+    The state is the state after the last batch that you received, in any epoch. A state taken inside an epoch's loop
+    resumes in that loop, even after its last batch; a state taken after the loop resumes with the next epoch. Steps are
+    counted over all epochs. Leaving a loop early skips the rest of its epoch, and taking the next epoch closes the one
+    before. Close the object, or use it as a context manager, to stop its threads at once; deleting it does the same.
 
     >>> import headrace
     >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)

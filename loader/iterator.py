@@ -333,13 +333,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
         Weights of a mix: every state after the call contains the change. A program with the former
         weights, or with the new ones, can restore it on any number of shards. Other changes are made
-        when the iterator comes to the step; `set_state` drops those whose step has not come. Restore
+        when the iterator comes to the step; `set_state` drops changes whose step has not come. Restore
         a state of a later step in a program that has the change.
 
         Args:
             weights: for a `MixSampler` or `MapDataset.mix`, a dict of numbers by name of the part, or
                 a list. For a `WeightedSampler`, a weight for each record.
-            omit: records to omit besides those that are omitted already, as for `DataLoader`.
+            omit: records to omit besides the records that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
             at_step: number of the first changed element, at least `step`, which is the next one.
                 None (default): the next one; on several shards, all must then be at the same step.

@@ -168,7 +168,7 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
     """Return a title and at most `most` lines with the times of operations.
 
-    If there are more operations, the lines are for those that took longest, and for the sum of the others.
+    If there are more operations, the lines are for the operations that took longest, and for the sum of the others.
     """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)

@@ -130,7 +130,7 @@ class Context:
 
     Attributes:
         seed: seed of the random operations.
-        position: position of the record in the global order; for a batch, that of its first record.
+        position: position of the record in the global order; for a batch, the position of its first record.
         row: number of the element among all that come from one position; 0 unless a flat map makes several.
         input: index of the task's input from which the element was made; for a batch, the number of one such input.
         packed: while rows of a window are packed, its documents and the index of the row; while a window is batched by

@@ -173,8 +173,8 @@ class KeyedRandomMap(Operation):
 class MapWithIndexTransform(FunctionOperation):
     """Replace each element by `function(index, element)`; without a function, override `map_with_index`.
 
-    The index is the position of the record in the global order; for a batch, that of its first record. TypeError if
-    the function is not callable.
+    The index is the position of the record in the global order; for a batch, the position of its first record.
+    TypeError if the function is not callable.
 
     >>> MapWithIndexTransform(lambda index, element: (index, element)).map_with_index(3, "a")
     (3, 'a')

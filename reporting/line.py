@@ -41,7 +41,7 @@ def progress(
 
 
 class Progress(Resumable):
-    """Iterator with a progress line, made by `headrace.progress`. All other attributes are those of the iterator."""
+    """Iterator with a progress line, made by `headrace.progress`. All other attributes are the iterator's."""
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator

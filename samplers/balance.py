@@ -124,7 +124,7 @@ class Balance:
             names: names of the parts; the number `p` of a part is its index here.
 
         Raises:
-            LengthsError: if the lengths are one array, or their dict has other names than these.
+            LengthsError: if the lengths are one array, or a dict with names other than the names of the parts.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
             known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"

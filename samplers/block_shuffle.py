@@ -187,7 +187,7 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Return the number, within its lane, of the first block of a window (blocks that are shuffled together).
+        """Return the index, within its lane, of the first block of a window (blocks that are shuffled together).
 
         Lane k has the places k, k + lanes, k + 2·lanes, … of an epoch.
 

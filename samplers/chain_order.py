@@ -71,7 +71,7 @@ class ChainOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal ones."""
+        """The values that determine the order, as JSON values; a restored state must have equal values."""
         maps = [each.parameters for each in self.maps]
         selections = [selection for each in self.maps for selection in each.selections]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}

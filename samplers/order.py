@@ -1,14 +1,14 @@
-"""Compute the positions that are left to read after several shards have read parts of an order.
+"""Compute the positions not yet read after several shards have read parts of an order.
 
-In: how far each shard got. Out: the position with each index among the positions that are left. Pure arithmetic.
+In: how far each shard got. Out: the position with each index among the positions not yet read. Pure arithmetic.
 
 Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s +
-(p_s − 1)·S. P is the largest p_s. Two parts are left: the *ragged part*, i.e. the levels j < P of
-shards with p_s ≤ j, where level j are the positions j·S to j·S + S − 1; and the *dense tail* from
-global position S·P on. If the shards are sorted by p_s, the shards that still have to read a level
-are the first ones of that list. So the ragged part is made of a few rectangles (levels × shards),
-and one search finds the level and the shard of an index. In the dense tail, the position is the
-index plus a constant.
+(p_s − 1)·S. P is the largest p_s. Two parts of the order are not yet read: the *ragged part*, i.e. the
+levels j < P of shards with p_s ≤ j, where level j are the positions j·S to j·S + S − 1; and the *dense
+tail* from global position S·P on. If the shards are sorted by p_s, the shards that still have to read a
+level are the first ones of that list. So the ragged part is made of a few rectangles (levels × shards),
+and one search finds the level and the shard of an index. In the dense tail, the position is the index
+plus a constant.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class UnreadOrder:
     def lowest_position(self, index: int) -> int:
         """Return a lower bound of the positions at `index` and all later indices.
 
-        Index 0 is the first position that is left to read.
+        Index 0 is the first position not yet read.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
@@ -134,7 +134,7 @@ class UnreadOrder:
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions at indices `int64[n]` (from 0) among the positions that are left.
+        """Return the positions at indices `int64[n]` (from 0) among the positions not yet read.
 
         Indices from `length` on give the positions from `total` on, without gaps.
         """

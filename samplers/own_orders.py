@@ -52,7 +52,7 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: the user's sampler, before it is limited to a shard.
-        shard: the shard of the current run. Not its `drop_remainder`, but that of the sampler is used.
+        shard: the shard of the current run. Its `drop_remainder` is not used, but the sampler's.
         order_shards: number of shards of the first run; 0 for the order of `shard`.
 
     Raises:

@@ -221,7 +221,10 @@ class VectorSampler:
         return {"": self}
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
-        """Return this order with other orders for the parts named in `parts`. The names are those of the property `parts`."""
+        """Return this order with other orders for the parts named in `parts`.
+
+        The names are the keys of the property `parts`.
+        """
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
@@ -229,7 +232,7 @@ class VectorSampler:
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: that of its last record up to a position."""
+        """Return the current epoch (from 0) of each part by name: the epoch of its last record up to a position."""
         return {"": self.epoch_at(position)}
 
     def part_records(self, position: int) -> dict[str, int]:
@@ -248,7 +251,7 @@ class VectorSampler:
             keys: for each part's name, the keys of the records to omit. An order without parts has the name "".
 
         Raises:
-            ValueError: if records cannot be omitted from this order, or from that of a part.
+            ValueError: if records cannot be omitted from this order, or from the order of a part.
             EmptyStreamError: if no record is left.
         """
         raise ValueError(

@@ -112,8 +112,8 @@ class MemorySource:
     def lengths_by(self, name: str) -> Any:
         """Return the length of a field of each record, `int64[records]`.
 
-        The length is that of the array, list or text in the field. If the field contains an integer, the
-        integer is the length.
+        The length is the length of the array, list or text in the field. If the field contains an
+        integer, the integer is the length.
 
         Args:
             name: name of the field; "audio/samples" is the field `samples` of the dict `audio`.

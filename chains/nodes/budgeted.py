@@ -83,7 +83,7 @@ class BudgetLine(Line):
 
     @property
     def stacks(self) -> bool:
-        """True if an operation joins several batches to one.
+        """True if an operation merges several batches into one batch.
 
         Such a batch must not cross the end of an epoch.
         """

@@ -174,7 +174,7 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are those of the node below; `(index, 0)` if this node is evaluated as a source.
+        They are the places of the node below; `(index, 0)` if this node is evaluated as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
@@ -264,8 +264,8 @@ class FlatMapped(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of the element at `index`, from which random maps derive random numbers.
 
-        The position is that of the element below. The row is made of that element's row, and of the number of this
-        element among all that are made of it.
+        The position is the position of the element below. The row is computed from that element's row, and from the
+        index of this element among all elements made of that element.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)

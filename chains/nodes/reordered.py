@@ -95,8 +95,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are those of the node below if this node only repeats, and the engine runs the repeat; else
-        `(index, 0)`.
+        They are the places of the node below if this node only repeats, and the engine runs the repeat;
+        else `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
@@ -136,7 +136,7 @@ class Reordered(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class LivingElements(Reordered):
-    """A node with the elements of another node, without those of omitted records.
+    """A node with the elements of another node, except the elements of omitted records.
 
     Attributes:
         input: the other node.

@@ -53,8 +53,8 @@ class DeviceFeeder(StreamPositionAPI):
 
     After an error, the state is that after the last batch delivered, and the next `next` tries
     again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
-    returns the batch after the failed one. To stop the threads at once, close the feeder, use it as
-    a context manager, or delete it.
+    returns the batch after the failed batch. To stop the threads at once, close the feeder, use it as a
+    context manager, or delete it.
     """
 
     def __init__(self, description: FeederOptions, upstream: Upstream) -> None:
@@ -222,7 +222,7 @@ class DeviceFeeder(StreamPositionAPI):
 
         Args:
             weights: other weights of a mix or a `WeightedSampler`.
-            omit: records to omit besides those that are omitted already.
+            omit: records to omit besides the records that are omitted already.
             batch_size: number of elements in the last `Batch`.
             at_step: number of the first changed batch. None (default): the first possible one; on
                 several shards, all must then be at the same step.

@@ -147,7 +147,7 @@ class Stepper:
     def _empty(self, stopped: Stopped) -> Prepared | None:
         """Return a batch without rows, to be filled up with zeros; None if `stopped()` became True before.
 
-        Its structure is that of earlier batches of this process, or of another one.
+        It has the structure of earlier batches of this process, or of another process.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not

@@ -173,7 +173,7 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give no more jobs to the surplus workers (those started last), and return the actions that end the idle ones."""
+        """Give no more jobs to surplus workers (the last started), and return the actions that end the idle workers."""
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 

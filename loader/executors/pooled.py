@@ -84,7 +84,8 @@ class PooledHandle(Job):
 class RowsWithTask:
     """Rows that may be lost with a machine, and the task that makes them again.
 
-    `rows` are the rows, `handle` is that of their task, and `again` the handle of the task while it runs again.
+    `rows` are the rows. `handle` is the handle of the task that made them, and `again` is the handle of the task while
+    it runs again.
     """
 
     handle: PooledHandle
@@ -397,7 +398,7 @@ class PooledExecutor(Executor):
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks. Return True if the workers can be used for new ones.
+        """Drop all tasks. Return True if the workers can be used for new tasks.
 
         Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they
         have.

@@ -34,9 +34,9 @@ class Handle(Protocol):
 class Executor(Protocol):
     """Runs tasks.
 
-    One thread at a time calls its methods and those of its handles (results to come), and never
-    while another call is running. It is the thread that uses the iterator: the user's or a
-    feeder's. It may change from call to call.
+    One thread at a time calls its methods and the methods of its handles (results to come), and never
+    while another call is running. It is the thread that uses the iterator: the user's or a feeder's. It
+    may change from call to call.
     """
 
     elsewhere: ClassVar[bool] = False

@@ -108,8 +108,8 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True: the size of a task is that of its records, if they have more bytes than its
-            rows.
+        weighs_records: True: the size of a task is the size of its records, if they have more bytes
+            than its rows.
     """
 
     def __init__(

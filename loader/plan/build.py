@@ -50,7 +50,7 @@ def make_pipeline(
         data_source: source; or a list, an array or a dict of arrays, which becomes one.
         sampler: the user's sampler, which decides the order of the records.
         operations: transforms, batches and plain functions.
-        shard_options: shard of this process; None for that of the sampler.
+        shard_options: shard of this process; None for the sampler's shard.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
         growth: when appended records are added to the order; None for no growth.

@@ -114,7 +114,7 @@ class Cursor(NamedTuple):
 
         Args:
             sizes: for each part, its numbers of leaves, stages and joins. A join's own state, which
-                comes after those of its inputs, belongs to no part.
+                comes after the states of its inputs, belongs to no part.
         """
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
@@ -182,7 +182,7 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
 
 
 def are_numbers(state: JoinState) -> bool:
-    """Return True if a state of a join contains only integers below `MAX_ROWS`. A damaged file may have others."""
+    """Return True if a state of a join contains only integers below `MAX_ROWS`. A damaged file may have other values."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 
 

@@ -88,7 +88,7 @@ class Identity:
 
     @property
     def every_order(self) -> list[Values]:
-        """The fingerprint of each leaf's order. That of a mix is followed by those of its parts."""
+        """The fingerprint of each leaf's order. The order of a mix is followed by the orders of its parts."""
         return [each for order in self.orders for each in (order, *orders_in(order))]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:

@@ -31,8 +31,8 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the part of the positions that this process reads.
-        lineage: history of earlier runs on other numbers of shards, from which follows what is left
-            to read.
+        lineage: history of earlier runs on other numbers of shards, from which follows which positions
+            are not yet read.
         epoch: number of the first epoch.
         name: name for states and messages, if there are several leaves; else "".
         growth: when appended records are added to the order; None if none are added during a run.

@@ -1,4 +1,4 @@
-"""The positions that are left to read after earlier runs on other numbers of shards.
+"""The positions not yet read after earlier runs on other numbers of shards.
 
 In: the states of all shards of a run. Out: the positions that the shards left; and, if a shard stopped
 between the rows of one record, how many of these rows were delivered. The size is a few integers for
@@ -77,7 +77,7 @@ class ReshardHistory:
     def dense_from(self) -> tuple[int, int]:
         """A pair (index, offset): from this index on, a position is its index plus the offset.
 
-        Indices count, from 0, the positions that are left.
+        Indices count, from 0, the positions not yet read.
         """
         index = offset = 0
         for order in self.orders:
@@ -114,11 +114,11 @@ class ReshardHistory:
             left += order.length - order.total
 
     def length(self, total: int) -> int:
-        """Return how many of `total` positions are left to read; `total` if there was no earlier run."""
+        """Return how many of `total` positions are not yet read; `total` if there was no earlier run."""
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions at indices. Index 0 is the first position that is left to read."""
+        """Return the global positions at indices. Index 0 is the first position not yet read."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices

@@ -54,8 +54,8 @@ class _Block(NamedTuple):
 
     Attributes:
         first: index of the first row.
-        ends: for each input that had ended before these rows, its number and the row at which it
-            ended, one after the other.
+        ends: for each input that had ended before these rows, two numbers: the index of the input, and
+            the row at which it ended.
         inputs: index of the input of each row, `int64[rows]`.
     """
 

@@ -67,8 +67,8 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
     """Return the keys `int64[n]` of all omitted records, sorted, for each part of a mix by name.
 
-    For an order without parts, the name is "". The omitted records are those that the user names, and
-    those that were deleted from the source.
+    For an order without parts, the name is "". The omitted records are the records that the user names,
+    and the records that were deleted from the source.
 
     Raises:
         TypeError: `omit` has a wrong type.

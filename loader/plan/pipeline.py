@@ -90,7 +90,8 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which a stage's rows come; the first of several joined ones."""
+        """Return the leaf (source with its sampler) from which a stage's rows come; for joined leaves, the first.
+        """
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -98,7 +99,7 @@ class Pipeline:
 
     @cached_property
     def every_leaf(self) -> tuple[Leaf, ...]:
-        """The leaves (sources with their samplers) of this run, and then those of each former shard."""
+        """The leaves (sources with their samplers) of this run, and then the leaves of each shard of an earlier run."""
         return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
@@ -147,7 +148,7 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """Return the indices of the stages of a part that have delivered some, but not all, rows of a group of inputs.
+        """Return the indices of the stages of a subtree that have delivered some, but not all, rows of a group of inputs.
 
         A stage is the operations that one task runs together.
 

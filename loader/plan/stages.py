@@ -82,7 +82,7 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and passes them on one by one; None if there is none."""
+        """Index of the first operation that takes several elements and passes each of them on; None if there is none."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 

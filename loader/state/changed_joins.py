@@ -129,8 +129,8 @@ class _Moved:
     def cursor(self, cursor: Cursor) -> Cursor:
         """Convert an earlier cursor (place in the stream) to a cursor of the current pipeline.
 
-        The cursor is that of the whole pipeline, or of a part above the mix. Added datasets begin at
-        their start.
+        It is the cursor of the whole pipeline, or of a part of the pipeline above the mix. Added
+        datasets begin at their start.
 
         Raises:
             CheckpointError: the cursor has no state of the mix.

@@ -46,8 +46,8 @@ def migrate_mix(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to a mix whose weights or parts have changed since the states were saved.
 
-    The states are those of all shards of one run, or of one shard. A single state stands for all shards,
-    if all were at the same step.
+    The states are of all shards of one run, or of one shard. A single state stands for all shards, if
+    all were at the same step.
 
     Args:
         pipeline: pipeline as its loader made it.

@@ -154,7 +154,7 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline of a shard that reads what earlier runs left of each leaf (a source with its sampler).
+    """Return the pipeline of a shard that reads, of each leaf (source with its sampler), what earlier runs did not read.
 
     `lineages` are the histories of these runs, one for each leaf; `shard` is the shard.
 

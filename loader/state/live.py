@@ -43,7 +43,7 @@ class WeightsChange(NamedTuple):
     weights: Any
 
     def replaces(self, other: Change) -> bool:
-        """Return True if the other change has no effect after this one."""
+        """Return True if the other change has no effect after this change."""
         return isinstance(other, WeightsChange) and other.position >= self.position
 
     @property
@@ -104,8 +104,8 @@ def _position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
     Raises:
-        ValueError: some shards read what earlier runs left there; the step is after the end; or it
-            is inside a block of records that were divided by cost.
+        ValueError: some shards read there the positions that earlier runs did not read; the step is
+            after the end; or it is inside a block of records that were divided by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
     local = here.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
@@ -292,7 +292,7 @@ def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: 
 
 
 class ProgramChanges:
-    """The changes of the program that an iterator has made, and those that it will make.
+    """The changes of the program that an iterator has made, and the changes that it will make.
 
     Attributes:
         waiting: changes of later steps, sorted by step.

@@ -223,9 +223,9 @@ class StreamPositionAPI(Resumable):
     def __len__(self) -> int:
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        After `set_states` from other shards, only the elements that these shards left are counted. For a
-        feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because that depends on
-        other processes.
+        After `set_states` from other shards, only the elements that these shards did not deliver are
+        counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because
+        that depends on other processes.
 
         Raises:
             TypeError: the stream is endless, or an operation decides how many elements there are.

@@ -64,7 +64,7 @@ def resume(
         states: the state of this shard.
         strict: False accepts a state of another source, sampler or other operations.
         run: function that runs a pipeline. It is used if a state is inside a window of rows.
-        of_all_shards: True if `states` are those of all shards of a run, in any order.
+        of_all_shards: True if `states` has the states of all shards of a run, in any order.
         equal_steps: True if there is the state of one shard, and all were at the same step.
 
     Raises:
@@ -140,7 +140,7 @@ def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
-    """Resume from a state of this shard, whose order is that of the pipeline.
+    """Resume from a state of this shard, whose order is the pipeline's order.
 
     Args:
         pipeline: pipeline as its loader made it.

@@ -17,7 +17,7 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Supply of a part's rows: first those of the leftovers `rests`, then this shard's own.
+    """Supply of a part's rows: first the rows of the leftovers `rests`, then this shard's own rows.
 
     A leftover is the rest of an earlier shard's work.
 

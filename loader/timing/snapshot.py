@@ -24,7 +24,7 @@ class OperationStats:
         timed: number of positions or rows of the stage for which it was timed. If it is 0, the
             seconds are 0.
         slowest: seconds of its slowest timed call. 0 for the first operation that takes several
-            elements, and those after it.
+            elements, and for all operations after it.
         slowest_tag: number that names the record of the slowest call, see `Pipeline.place_of`; -1
             if none.
     """
@@ -42,7 +42,7 @@ class OperationStats:
 class StageStats:
     """The tasks of a stage (operations that run in one task) whose results your process has received.
 
-    Seconds are those of all workers together, unless noted.
+    Seconds are summed over all workers, unless noted.
 
     Attributes:
         number: index of the stage.

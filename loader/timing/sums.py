@@ -159,7 +159,9 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """Sum seconds over all tasks; `each` has the seconds of each timed task, which stands for some others.
+    """Sum seconds over all tasks; `each` has the seconds of each timed task.
+
+    A timed task stands for several tasks, which were not timed.
 
     Negative values count as 0.
     """

@@ -160,8 +160,8 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """Return the block (the rows of one task) of a task that ended its workers too often and is not tried again.
 
-    It has no rows. It has a WorkerCrashedError as its failure; or, if `on_error` skips the records, a text
-    about them among its skipped ones. `reason` says how the last worker ended.
+    It has no rows. It has a WorkerCrashedError as its failure; or, if `on_error` skips the records, a text about these
+    records in its `skipped`. `reason` says how the last worker ended.
     """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(

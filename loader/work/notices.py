@@ -17,7 +17,10 @@ Told = Sequence[tuple[str, str, type[Warning]]]
 
 
 class Notices:
-    """Warnings of one worker; in the user's process, those of all workers. There is at most one warning per name."""
+    """Warnings of one worker; in the user's process, the warnings of all workers.
+
+    There is at most one warning per name.
+    """
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -45,7 +48,7 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Return and remove the warnings added since the last call, including those of sources on reader threads."""
+        """Return and remove the warnings added since the last call, including warnings of sources on reader threads."""
         for name, text in FROM_READERS.take():
             self.tell(name, text)
         if not self.new:

@@ -21,7 +21,7 @@ RunPart = Callable[[Task], Block]
 
 
 def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Block, run_part: RunPart) -> Block:
-    """Run each position or row of a failed task alone, and leave out those that fail.
+    """Run each position or row of a failed task alone, and leave out the positions or rows that fail.
 
     Args:
         pipeline: pipeline of the task.

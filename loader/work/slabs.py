@@ -142,8 +142,8 @@ class SlabPool:
 
         The large arrays share a slab (a reusable piece of memory), and the small ones, such as
         labels, share another one. So a user who keeps the labels of a batch does not keep the
-        memory of its images. Arrays of less than a page together share a slab with those of other
-        batches.
+        memory of its images. Arrays that together have less than a page share a slab with arrays of
+        other batches.
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
@@ -173,7 +173,7 @@ class SlabPool:
     def _slab(self, size: int) -> Slab:
         """Return a slab (reusable piece of memory) of `size` to about twice as many bytes.
 
-        It is the most recently released one that fits, or a new one.
+        It is the most recently released slab that fits, or a new slab.
         """
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:

@@ -57,7 +57,7 @@ class Worker:
         owns_globals: True if nothing else in this process uses the global random generators, so their states may change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
         run_throughs: shared readers of sources without random access, by stage number. None: readers of its own.
-        seeds_globals: True to seed the random generators, also those that are attributes of operations, for each
+        seeds_globals: True to seed the random generators, also generators that are attributes of operations, for each
             element. They are restored after a task.
         watches_globals: True to warn of operations that draw from global generators. False if other threads may draw, too.
     """

@@ -1,10 +1,10 @@
 """Sort the records of windows (consecutive records) by shape, and plan the batches on a number of shards.
 
-The records of a window are put in one line of *slots*: first the records of the largest shape, then
-those of the next smaller one, and so on. A step is one batch on each shard. It takes as many slots
-from the line as its batches have rows. The last step of a shape also takes slots of the next shape,
-so only the last step of a window may have empty rows. Fewer steps are impossible, because a record
-needs a step of its shape or of a larger one.
+The records of a window are put in one line of *slots*: first the records of the largest shape, then the
+records of the next smaller shape, and so on. A step is one batch on each shard. It takes as many slots
+from the line as its batches have rows. The last step of a shape also takes slots of the next shape, so
+only the last step of a window may have empty rows. Fewer steps are impossible, because a record needs a
+step of its shape or of a larger one.
 """
 
 from __future__ import annotations

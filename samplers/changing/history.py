@@ -67,7 +67,7 @@ class History(NamedTuple):
 
     @property
     def grown_at(self) -> int | None:
-        """First position of the source's last generation (version of its files); None if there was only one."""
+        """First position of the source's last generation (version of its files); None if there was only one run."""
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
@@ -83,7 +83,7 @@ class History(NamedTuple):
     def to_values(self) -> dict[str, Any]:
         """Return the history as JSON values for a fingerprint.
 
-        Entries that are empty are left out.
+        Empty entries are omitted.
         """
         values = {
             HISTORY: [list(change) for change in self.changes],

@@ -32,7 +32,7 @@ class LivingIndices(IndexMap):
 
     @property
     def parameters(self) -> list[Any]:
-        """The values that distinguish this map from others."""
+        """The values that distinguish this map from other maps."""
         return ["LivingIndices", self.sampler.omitted.digest]
 
     def many(self, indices: Indices) -> Indices:

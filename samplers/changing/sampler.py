@@ -90,7 +90,7 @@ class ChangingSampler(VectorSampler):
 
     @property
     def num_records(self) -> int:
-        """Number of records of the source, including omitted ones."""
+        """Number of records of the source, including omitted records."""
         return self._records
 
     @property
@@ -127,7 +127,7 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def order(self) -> WholeOrder:
-        """The order of all records, including omitted ones; ValueError if the underlying sampler cannot change."""
+        """The order of all records, including omitted records; ValueError if the underlying sampler cannot change."""
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
         for change, before in zip(self.changes, (self.history.records, *(each.records for each in self.changes))):
             if change.records > before or change.joins:  # or these wait since an earlier change

@@ -149,8 +149,8 @@ class JoinedRest:
     Attributes:
         start: first place.
         epoch: number of the epoch.
-        below: the stretch in which the epoch began. This stretch reads what was left of it.
-        rule: the order of all records, including the new ones.
+        below: the stretch in which the epoch began. This stretch reads the records of the epoch that were not yet read.
+        rule: the order of all records, including the new records.
     """
 
     start: int

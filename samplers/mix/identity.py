@@ -1,4 +1,4 @@
-"""Separate the entries of a mix's fingerprint that describe the mix from those that describe its changes."""
+"""Separate the entries of a mix's fingerprint that describe the mix from the entries that describe its changes."""
 
 from __future__ import annotations
 

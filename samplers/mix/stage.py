@@ -64,7 +64,7 @@ class WeightStage:
         start: the position.
         weights: weight of each part, in units of 2^-62; they sum to 1.
         counts: number of times that each part was drawn before `start`.
-        shares: number of times that each part should have been drawn, in units of 2^-62.
+        shares: number of times that each part should have been drawn before `start`, in units of 2^-62.
     """
 
     start: int
@@ -335,7 +335,7 @@ def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
 
     Args:
         branch: the tree, or the index of a part.
-        rows: receives one entry per node: ratio and phase (see `Fork`), number of the right node, number
+        rows: receives one entry per node: ratio and phase (see `Fork`), index of the right node, index
             of the left node.
     """
     if isinstance(branch, int):

@@ -95,7 +95,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal ones."""
+        """The values that determine the order, as JSON values; a restored state must have equal values."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,

@@ -36,8 +36,8 @@ class WeightedSampler(DrawnRecords):
 
     The order is the same for any number of workers and shards. With replacement, each position
     draws a record independently: record i with probability `weights[i] / sum(weights)`. Without
-    replacement, each epoch draws records one after another among those that are left, so that each
-    record comes at most once per epoch.
+    replacement, each epoch draws records one after another among the records not yet drawn, so that
+    each record comes at most once per epoch.
 
     Memory: with replacement 12 bytes per record; without 8, and 8 more for the orders of two
     epochs. The worker processes of a machine share it.

@@ -72,7 +72,7 @@ class ByOtherKeys(OnSource):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records of this source: those of the other source, under the keys of this one."""
+        """Facts about the records of this source: the facts of the other source, under the keys of this source."""
         below = facts_of(self.source)
         read, by = below.read_in_loop, below.lengths_by
         return super().facts._replace(
@@ -93,7 +93,8 @@ class ByOtherKeys(OnSource):
         return None if numbers is None else self._chosen(numbers)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
-        """Select, from one number for each record of the other source, those of this source's records, in their order."""
+        """Select the numbers of this source's records, in their order, from one number for each record of the other source.
+        """
         raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:

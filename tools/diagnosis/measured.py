@@ -182,8 +182,8 @@ class Measured:
         hangs: sentence about the task that hung last; "" if none did.
         decision: sentence that says why the user's thread makes the batches although workers were
             asked for; "" if it does not.
-        loops_alike: number of loops over the same loader. `steps`, `elapsed` and `waited` are those
-            of all of them.
+        loops_alike: number of loops over the same loader. `steps`, `elapsed` and `waited` are the sums
+            over all of them.
         starting: part of `unready` in which the workers of several loops over the same loader had
             not begun.
         alone: seconds of the largest operation when it was run again with nothing else at work; 0

@@ -187,7 +187,7 @@ class Search:
         Args:
             described: the stream, on a shard.
             states: states of the shard, or of all shards of an earlier run.
-            epochs: True: without states, steps are those of `loader.epochs()`.
+            epochs: True: without states, steps are counted as `loader.epochs()` counts them.
             strict: False accepts states of another source, sampler or other operations.
 
         Raises:

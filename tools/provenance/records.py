@@ -47,8 +47,7 @@ def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline |
 def _taken_apart(told: Identity) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split an identity into orders by name, and all other values that decide the order.
 
-    The orders are those of the parts of a mix, or of joined streams. A single order has the name
-    "".
+    There is an order for each part of a mix, or for each joined stream. A single order has the name "".
     """
     rest: dict[str, Any] = {"joins": told.joins}
     if len(told.orders) > 1:

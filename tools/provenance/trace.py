@@ -162,7 +162,7 @@ def trace(
             a run from the beginning, on the loader's own shard.
         shards: number of shards that resume from the states of all shards. None (default): the same
             number as before.
-        epochs: True: steps are those of `loader.epochs()`. If a state is passed, it contains this.
+        epochs: True: steps are counted as `loader.epochs()` counts them. If a state is passed, it contains this.
         strict: False: accept states of another source, sampler or other operations.
 
     Raises:

@@ -22,7 +22,7 @@ EVERY, SECONDS = 1000, 60.0
 
 
 def options_of(dataset: Any) -> DatasetOptions | None:
-    """Return the options of a dataset, merged with those of all datasets from which it is made; None without any.
+    """Return the options of a dataset, merged with the options of all datasets from which it is made; None without any.
 
     The dataset's own options take precedence.
     """

@@ -11,7 +11,7 @@ whose batches all have equally many records, n is infinite.
 Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
 same processes are numbered in the order in which they are made, and the runs of a feeder in the
 order in which they begin (a run begins after an error or `set_state`). The order is the same on all
-processes. A process that has read the messages of a step has read those of all earlier steps. So
+processes. A process that has read the messages of a step has read the messages of all earlier steps. So
 the first process deletes the messages of a block of steps once all processes have passed it, and the
 last process to leave a run deletes the rest.
 """
@@ -199,7 +199,7 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Publish a batch without rows (`template`), for processes that have had no batch from which to make one.
+        """Publish a batch without rows (`template`), for processes that have had no batch from which to make such a template.
 
         Only the first call has an effect.
         """

@@ -80,7 +80,7 @@ class Start(NamedTuple):
 class Exited(NamedTuple):
     """Message from the zygote (the process that makes workers): a worker has ended.
 
-    `status` is that of `os.waitpid`.
+    `status` is the exit status as `os.waitpid` returns it.
     """
 
     worker: int
@@ -97,7 +97,7 @@ class Broken(NamedTuple):
 
 
 class RunTasks(NamedTuple):
-    """Message to a worker: run tasks, one after the other.
+    """Message to a worker: run tasks, one after another.
 
     Attributes:
         tasks: the tasks.
@@ -147,7 +147,7 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. The fields are those of `transport.Hang`.
+    """Message from a worker: its task takes long. The fields have the same meanings as in `transport.Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.

@@ -221,7 +221,7 @@ class Spawner:
     def _reaped(self, flags: int) -> bool:
         """Return True if the zygote (the process that makes workers) has ended. Its status is kept for `last_end`.
 
-        `flags` are those of `os.waitpid`.
+        `flags` are passed to `os.waitpid`.
         """
         try:
             number, status = os.waitpid(self._process or 0, flags)

@@ -196,7 +196,7 @@ class RayWorker:
 
     Args:
         number: number of the worker.
-        search_path: module search path of the user's process, which is added to that of the actor.
+        search_path: module search path of the user's process, which is added to the actor's.
         payload: pickle of the options and the pipeline, and the memory of its large arrays.
     """
 

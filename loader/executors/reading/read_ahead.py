@@ -122,7 +122,10 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because there is room for one more reader. It counts until `leave`."""
+        """Return True if the calling thread may read, because there is room for one more reader.
+
+        The thread counts as a reader until it calls `leave`.
+        """
         with self._lock:
             if self._at_work >= self._readers or self.closed:
                 return False

@@ -131,9 +131,9 @@ class ReadPace:
     def note_in_place(self, count: int, seconds: float, processor: float | None) -> None:
         """Record the time of a read of `count` records in the thread that needed them.
 
-        If `processor` (seconds) is None, the processor time per record is taken to be that of
-        earlier reads. Then a read that suddenly takes long counts as a wait. The processor time of the
-        next read is measured, and shows whether it waits or computes.
+        If `processor` (seconds) is None, the processor time per record is taken from earlier reads.
+        Then a read that suddenly takes long counts as a wait. The processor time of the next read is
+        measured, and shows whether it waits or computes.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)

@@ -80,7 +80,7 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """Wait for the records, and return those that could be read. Called once.
+        """Wait for the records, and return the records that could be read. Called once.
 
         Raises:
             RuntimeError: reading ahead was closed meanwhile.
@@ -130,15 +130,15 @@ class Reading:
 class InPlace(NamedTuple):
     """A span (consecutive positions) whose first records the worker reads itself; readers read the rest ahead.
 
-    The worker counts as a reader meanwhile. If the largest number of readers are busy already, they read
-    the first records, too.
+    The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the readers
+    read the first records, too.
 
     Attributes:
         reads: queue of the readers.
         read: function of keys that returns records.
         keys: keys of the first records.
         pace: measured speed of the source.
-        rest: the records after the first ones; None if there are none.
+        rest: the span of the records after these first records; None if there are none.
     """
 
     reads: ReadQueue
@@ -194,7 +194,7 @@ class InPlace(NamedTuple):
 
 
 def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
-    """Join the results of consecutive reads into one.
+    """Return one result made of the results of consecutive reads.
 
     Each is a number of records, and the records, or None if they could not be read.
     """

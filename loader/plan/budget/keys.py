@@ -34,8 +34,8 @@ class RunStart(NamedTuple):
     Attributes:
         window: first window (batches that are planned together) that is planned for this run.
         position: first position of this run.
-        begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run
-            left over.
+        begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run did
+            not deliver.
     """
 
     window: int

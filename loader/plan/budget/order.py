@@ -217,7 +217,7 @@ class BudgetOrder(VectorSampler):
         return run
 
     def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
-        """Return the order whose first window that no shard has begun, and all later ones, have another plan.
+        """Return this order with another plan for all windows that no shard has begun.
 
         Args:
             windows: windows of one epoch in that plan; the same records are in each window.
@@ -315,7 +315,10 @@ class BudgetOrder(VectorSampler):
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window that contains a step, which must be after the batches left over by an earlier run."""
+        """Return the number of the window that contains a step.
+
+        The step must come after the batches that an earlier run did not deliver.
+        """
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
@@ -341,7 +344,9 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at some steps, which must be after the batches left over by an earlier run.
+        """Return the keys of a shard's batches at some steps.
+
+        The steps must come after the batches that an earlier run did not deliver.
 
         `shard` is a number or an array that is broadcast against the steps.
         """

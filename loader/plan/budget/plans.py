@@ -1,7 +1,7 @@
 """Plans of batches: the batch that a key stands for. An earlier plan is used until a window, the last plan from there on.
 
 In: keys. Out: windows, records and shapes of batches. A window is the batches that are planned together. Its number
-says which plan it has, so a batch that an earlier run left over is made by the plan of that run.
+says which plan it has, so a batch that an earlier run planned but did not deliver is made by the plan of that run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
     """Return the number of elements of a stream.
 
-    After a run on other shards, only the elements that this run left are counted.
+    After a run on other shards, only the elements that this run did not deliver are counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -97,9 +97,9 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream: that of its last record before a cursor.
+    """Return the epoch of each part of a mix, or of each joined stream: the epoch of its last record before a cursor.
 
-    `cursor` is the place in the stream. At the beginning, the result is that of the first record.
+    `cursor` is the place in the stream. At the beginning, the result is the epoch of the first record.
 
     Raises:
         AttributeError: the pipeline has one source that is not a mix.

@@ -96,7 +96,8 @@ class StepChain:
         return self._take_all is not None and one_place and not any(one.reads_position for one in others)
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on, take whole batches of `batch_size` records as inputs, so that the first operation is left out."""
+        """Take whole batches of `batch_size` records as inputs from now on, and do not run the first operation (the `Batch`).
+        """
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
         self.functions = plain_at_front(self._stage.operations[1:])
@@ -350,8 +351,8 @@ class StepChain:
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
         """Return the numbers of two inputs: the first input of the failing batch, and the input that does not fit.
 
-        The failing batch may be an earlier one than that of the current input, because elements wait to be copied
-        together. Without a batch, both numbers are the same.
+        The failing batch may come before the batch of the current input, because elements wait to be copied together.
+        Without a batch, both numbers are the same.
         """
         index, fault, window = inputs.last, self._context.fault, self._stage.window
         if fault is None:
@@ -417,7 +418,7 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block with a failure, and the rows made before it, also those of the failing inputs.
+        """Return a block with a failure, and the rows made before it, also rows of the failing inputs.
 
         Args:
             error: the failure.

@@ -61,7 +61,7 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Compute the seconds that this machine's cores, without those that other programs use, need for a step."""
+    """Compute the seconds that this machine's cores, except the cores that other programs use, need for a step."""
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
