@@ -94,14 +94,14 @@ def held(hold: Any, recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) ->
 
 
 @given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
-@tries(300)
+@tries(150)
 def test_a_failure_comes_at_its_place_in_any_chain(recipe, shard, run):
     """All before it comes first; `next` gives it again; every state, once it is repaired, goes on with what comes next."""
     held(failing, recipe, shard, run)
 
 
 @given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
-@tries(200)
+@tries(120)
 def test_what_fails_is_left_out_of_any_chain(recipe, shard, run):
     """That alone, and counted; every state goes on with what comes next."""
     held(leaving_out, recipe, shard, run)

@@ -54,7 +54,7 @@ def taken(iterator: Any, count: int = MOST_ELEMENTS) -> list[Any]:
 
 
 @given(recipe=recipes(after=AFTER | SUMMED))
-@tries(300)
+@tries(150)
 def test_the_stream_of_any_chain_does_not_depend_on_workers(recipe):
     """Threads, however many, give what the calling thread does."""
     expected = taken(opened(recipe))
@@ -73,7 +73,7 @@ def test_the_stream_of_any_chain_does_not_depend_on_processes(recipe):
 
 
 @given(recipe=recipes(after=AFTER | SUMMED), data=st.data())
-@tries(300)
+@tries(150)
 def test_any_chain_goes_on_from_every_step(recipe, data):
     """With the same elements; and the state right after is the same state."""
     expected = taken(opened(recipe))
@@ -93,7 +93,7 @@ def test_any_chain_goes_on_from_every_step(recipe, data):
 
 
 @given(recipe=recipes())
-@tries(300)
+@tries(150)
 def test_the_element_at_an_index_is_that_of_the_stream(recipe):
     """Without those that a filter left out; one by one, and many in one call."""
     dataset = before(recipe)
@@ -154,7 +154,7 @@ def test_any_chain_is_batched_as_its_elements_are(recipe, size, drops):
     counts=st.lists(st.integers(1, 3), min_size=2, max_size=3),
     data=st.data(),
 )
-@tries(300)
+@tries(150)
 def test_any_chain_goes_on_with_other_shards(recipe, counts, data):
     """At unequal steps, again and again: each token once; or an error that says why it cannot."""
     exact = not names_in(recipe) & LOSSY

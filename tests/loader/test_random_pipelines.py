@@ -53,7 +53,7 @@ def taken(elements):
     shards=st.integers(1, 3),
     data=st.data(),
 )
-@tries(300)
+@tries(200)
 def test_any_pipeline_is_exact_and_resumes_anywhere(recipe, epochs, shards, data):
     """The stream is the model's; from the state of any step, the rest of it comes."""
     shard = ShardOptions(data.draw(st.integers(0, shards - 1)), shards)
@@ -80,7 +80,7 @@ def test_any_pipeline_is_exact_and_resumes_anywhere(recipe, epochs, shards, data
 
 
 @given(recipe=loader_recipes([*OPERATIONS, *FAILING_OPERATIONS]), skips=st.booleans(), workers=st.sampled_from([0, 2]))
-@tries(300)
+@tries(200)
 def test_any_pipeline_fails_at_the_record_at_fault_or_leaves_it_out(recipe, skips, workers):
     """What comes before a failure comes first; what is left out is counted; from any state, the rest of it comes."""
     try:

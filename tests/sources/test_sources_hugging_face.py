@@ -189,6 +189,7 @@ def test_numbers_and_texts_without_nulls_are_columns():
     assert as_source(rows.select_columns(["int8", "text"])).columns is None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("shape", ["whole", "subset", "mix", "filter"])
 def test_batches_with_texts_are_those_of_rows_wherever_they_are_made(shape, worker_count):

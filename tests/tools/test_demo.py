@@ -104,6 +104,7 @@ def test_without_jax_a_demo_says_what_to_install(monkeypatch, capsys):
     assert capsys.readouterr().err == 'headrace: headrace demo needs jax: pip install "headrace[jax]"\n'
 
 
+@pytest.mark.long
 def test_a_training_that_fails_ends_the_demo_with_its_error(monkeypatch, capfd):
     """Not with a comparison of what is not there."""
     monkeypatch.setattr(demo, "load_digits", lambda: ({"number": np.arange(9)}, "broken digits"))
