@@ -20,12 +20,12 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return the seed that was passed, or a seed derived from an earlier `seed()`.
+    """Return `seed`; or, if it is None, a seed derived from an earlier `seed()` of the dataset.
 
     Args:
         method: name of the method, for the error message.
         seed: the seed as passed, or None.
-        seeds: the seeds set by `seed()` before.
+        seeds: the seeds that earlier `seed()` calls have set.
         high: largest allowed seed.
 
     Raises:

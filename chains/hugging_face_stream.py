@@ -236,7 +236,7 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return a dataset's part for a shard: every shard_count-th of the dataset's own shards.
+    """Return the share of a dataset that a shard reads: every shard_count-th of the dataset's own shards.
 
     Raises:
         ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is True.

@@ -148,12 +148,13 @@ class ExecutionOptions:
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None (default): the cluster that this
             process has joined, or that the environment variable RAY_ADDRESS names; otherwise one is started here.
-        seed_globals: True: seed the global random generators (NumPy's, that of `random`, and torch's on the CPU if torch is
-            loaded), and generators that an operation holds in an attribute or variable, before each call of an operation, by
-            seed, position and operation. Then operations that draw from them give the same results with any number of workers.
-            After each task the generators are restored. Not for threads, which share the generators. False (default): each
-            worker process has its own global states, other ones each time, and copies of the generators that operations hold,
-            all with the same state, which is a warning.
+        seed_globals: True: seed random generators before each call of an operation, by seed, position and operation.
+            These are the global generators (NumPy's, Python's `random`, and torch's on the CPU if torch is loaded), and
+            generators that an operation holds in an attribute or variable. Then operations that draw from them give the
+            same results with any number of workers. After each task the generators are restored. Not for threads, which
+            share the generators. False (default): each worker process has global generators with states of their own,
+            which differ from run to run. Its copies of the generators that operations hold have the same state in all
+            workers, which causes a warning.
         hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after the same time
             (default 60; None: never). The warning names the operation, the record and the line of code that is being executed,
             in your process or in a worker.

@@ -138,7 +138,7 @@ class Context:
         only: index of the only element of a window to push to the next step; None: push all.
         allocate: function that allocates batches.
         notify: function that reports messages about leaves to the user.
-        most: maximum number of rows of a batch, because the stage has at most so many inputs at present.
+        most: maximum number of rows of a batch, because the stage currently has at most this many inputs.
         take_all: for each batch operation, by its number: function that adds all elements of an iterator.
         at_end: functions that are called, in order, at the end of a span (consecutive batches handed to one worker), to
             finish open batches.

@@ -88,9 +88,10 @@ class ChainOrder(VectorSampler):
     def by_epochs(self) -> IndexSampler | None:
         """Return the same order as an `IndexSampler`, or None if no `IndexSampler` has this order.
 
-        Unlike this sampler, an `IndexSampler` can be given another number of records. None is returned if
-        the maps are not one `repeat()` over one `shuffle()`, if either gives all epochs the same
-        order, if the order has a balance, or if the number of records is unknown or 0.
+        Unlike this sampler, an `IndexSampler` can be given another number of records. It has the same
+        order only if the maps are at most one `repeat()` over at most one `shuffle()` of all records,
+        and both give each epoch another order. The result is also None if the order has a balance, or
+        if the number of records is unknown or 0.
         """
         epochs: int | None = 1
         seed: int | None = None

@@ -55,7 +55,7 @@ class UnreadOrder:
 
     @cached_property
     def length(self) -> int:
-        """Number of positions that are left."""
+        """Number of positions that are not yet read."""
         return self._ragged + max(self.total - self.dense_from, 0)
 
     @cached_property
@@ -198,7 +198,7 @@ class Without:
 
     @property
     def length(self) -> int:
-        """Number of positions that are left."""
+        """Number of positions that are not yet read."""
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:

@@ -259,7 +259,7 @@ class _Kept:
 
 
 def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[Hashed | _Kept, Positions | None]:
-    """Return the shifts for a block of places, and the column of each place's epoch in their keys.
+    """Return the shifts for a block of places, and for each place the column of its epoch in the keys of the shifts.
 
     The column is None if all places belong to one epoch.
 

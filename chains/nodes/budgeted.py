@@ -92,7 +92,7 @@ class BudgetLine(Line):
     def reordered(self, index_map: IndexMap) -> Line | None:
         """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs (`keeps_indices`).
 
-        The result is None for another map, or if an operation joins several batches. The node is then evaluated as a source.
+        The result is None for another map, or if an operation merges several batches. The node is then evaluated as a source.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:

@@ -53,11 +53,11 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return, for each part, how many of its elements (whole epochs) the first elements of a joined node come from.
+    """Return how many elements of each part have to be read for the first elements of a joined node, in whole epochs.
 
     Args:
         node: the joined node.
-        span: number of its first elements.
+        span: how many of the joined node's first elements.
     """
     which, inner = node.choice.many(np.arange(span))
     spans = [part.length for part in node.nodes]

@@ -81,7 +81,7 @@ class Runner:
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
         """Return the results of the operation for consecutive elements.
 
-        `position` and `row` are those of the first element, from which random maps derive random numbers.
+        `position` and `row` are the place of the first element, from which random maps derive random numbers.
         """
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
@@ -128,7 +128,7 @@ class Applied(OnOne):
 
     @cached_property
     def _idle(self) -> list[Runner]:
-        """Runners that no thread uses at present."""
+        """Runners that no thread uses now."""
         # A runner is taken out while it runs, since its function may ask this node for another
         # element.
         return []
@@ -136,7 +136,7 @@ class Applied(OnOne):
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
         """Return the results of the operation for consecutive elements.
 
-        `position` and `row` are those of the first element, from which random maps derive random numbers.
+        `position` and `row` are the place of the first element, from which random maps derive random numbers.
         """
         try:
             runner = self._idle.pop()

@@ -39,9 +39,9 @@ class DeviceLoader(FeederOptions):
     """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
     If the source can be iterated again, each `iter()` is an independent run from the start. Over an
-    iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If
-    the iterator has a state, that is after the last batch that the user received from the feeder
-    before; otherwise, the batches that this feeder had read ahead are lost.
+    iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If the
+    iterator has a state, the next feeder continues after the last batch that the user received from the
+    earlier feeder. Otherwise, the batches that the earlier feeder had read ahead are lost.
 
     Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
     warning.

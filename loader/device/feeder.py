@@ -46,13 +46,13 @@ class DeviceFeeder(StreamPositionAPI):
     iterator that you passed returns to your position if it has a state; otherwise the batches that
     were read ahead are lost.
 
-    Its state is that after the last batch that *you received*, whatever is in the buffers. The
-    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads
-    from something other than a `DataLoader`, steps, epochs and records are unknown, and asking for
-    them raises a TypeError.
+    Its state is the state after the last batch that *you received*, whatever is in the buffers. The
+    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads from
+    something other than a `DataLoader`, steps, epochs and records are unknown, and asking for them
+    raises a TypeError.
 
-    After an error, the state is that after the last batch delivered, and the next `next` tries
-    again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
+    After an error, the state is the state after the last batch that you received, and the next `next`
+    tries again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
     returns the batch after the failed batch. To stop the threads at once, close the feeder, use it as a
     context manager, or delete it.
     """

@@ -17,10 +17,10 @@ class Times(NamedTuple):
 
     Attributes:
         read_from: time at which the reader thread asked the upstream iterator for the batch.
-        read_to: time at which the upstream iterator returned it.
+        read_to: time at which the upstream iterator returned the batch.
         transformed: time at which `transform` had ended.
         agree_from: time at which the agreement with other processes began.
-        agreed: time at which it ended.
+        agreed: time at which the agreement ended.
         transferred: time at which the batch was on its devices.
     """
 

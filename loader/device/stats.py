@@ -26,8 +26,8 @@ class BatchTimes(NamedTuple):
     """Times of a batch that the user received, in seconds of `time.perf_counter`.
 
     Attributes:
-        asked: time at which the user asked for it.
-        taken: time at which the user got it.
+        asked: time at which the user asked for the batch.
+        taken: time at which the user got the batch.
         made: times of the steps in its making.
     """
 

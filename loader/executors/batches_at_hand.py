@@ -72,9 +72,9 @@ class BatchesAtHand:
         return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of a task's batch: that of its first row in `blocks`.
+        """Return the origin of a task's batch: the origin of its first row in `blocks`.
 
-        If the rows come from a join, their positions are their numbers in the join, counted over all shards.
+        If the rows come from a join, their positions are their indices in the join, over all shards.
         """
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags

@@ -131,7 +131,7 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
 
 def dropped_records(pipeline: Pipeline) -> int:
-    """Return the number of records in the largest shard if all of them are dropped as a remainder; else 0."""
+    """Return the number of records in the largest shard if they are too few for one batch and dropped; else 0."""
     shard = pipeline.shard
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
     return 0 if pipeline.stages[0].outputs(records) else records

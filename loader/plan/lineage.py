@@ -1,8 +1,8 @@
 """The positions not yet read after earlier runs on other numbers of shards.
 
-In: the states of all shards of a run. Out: the positions that the shards left; and, if a shard stopped
-between the rows of one record, how many of these rows were delivered. The size is a few integers for
-each shard, however long the run.
+In: the states of all shards of a run. Out: the positions that the shards did not read; and, if a shard
+stopped between the rows of one record, how many of these rows were delivered. The size is a few
+integers for each shard, however long the run.
 """
 
 from __future__ import annotations

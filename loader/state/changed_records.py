@@ -253,10 +253,10 @@ def in_generation(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Return the pipeline of an epoch, and states, adapted to the same generation (version of the source's files).
 
-    If the states are inside the epoch, it is the generation of their run; otherwise, the present one.
+    If the states are inside the epoch, it is the generation of their run; otherwise, the current one.
 
     Args:
-        pipeline: pipeline of the epoch, over the present generation.
+        pipeline: pipeline of the epoch, over the current generation.
         states: states of one run.
         strict: True: both are returned unchanged if the source's generation now differs from the one
             that the run read under the same number.

@@ -321,7 +321,7 @@ class ProgramChanges:
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
         """Return the pipeline, as its loader made it, that ran at an earlier step.
 
-        Changes of this step and of later ones are undone, and wait for their steps.
+        Changes at `step` and at later steps are undone, and wait until the iterator comes to their steps again.
         """
         while self._made and self._made[-1][0].step >= step:
             change, loaders = self._made.pop()

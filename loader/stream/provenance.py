@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Join tables of records into one, sorted by row. Each table comes with the number that each of its rows gets."""
+    """Merge tables of records into one table, sorted by row. Each table comes with the new index of each of its rows."""
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]

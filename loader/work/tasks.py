@@ -99,11 +99,11 @@ class RowOrigins:
     """The origin of each row of a block (the rows of one task), stored by columns.
 
     Attributes:
-        inputs: number of the position or row of the task that the row was made of; for a batch, of
-            one of the positions or rows in the batch.
+        inputs: for each row, the index in the task of the position or row that it was made of; for a
+            batch, the index of one of the positions or rows in the batch.
         positions: global position of that input, or its tag (a number that names a record) in a
             pipeline with several leaves (sources with their samplers).
-        rows: index of the row among all rows made of the same position.
+        rows: for each row, its index among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
             and the row's number there; otherwise empty.
         open: True if the inputs that made the last row failed after it, so that more rows of them are

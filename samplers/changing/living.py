@@ -135,7 +135,7 @@ class LivingPlaces:
         return self.omitted.below(stretch.records)
 
     def places(self, positions: Int64s) -> Int64s:
-        """Return the places `int64[n]` at positions `int64[n]`."""
+        """Return the places `int64[n]`, in the order that counts omitted records, of positions `int64[n]`, which do not."""
         if not len(self.omitted):
             return positions + (self.place - self.position)
         if not len(positions):

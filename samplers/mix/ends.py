@@ -34,7 +34,7 @@ def saved_length(saved: Mapping[str, Any]) -> int:
 
 
 def saved_order(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order in which an earlier run drew its parts, from its mix's fingerprint; a part that ended is not drawn.
+    """Return the order in which an earlier run drew the parts of its mix, without the parts that had ended.
 
     Raises:
         CheckpointError: if the weights in the fingerprint are damaged.

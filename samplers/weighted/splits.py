@@ -213,9 +213,9 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each group to a part, large groups first; return the part numbers.
+    """Assign each group to a part of the split, large groups first; return the index of each group's part.
 
-    A group goes to the part that lacks most of the group's classes, relative to its share.
+    A group goes to the part that lacks most of the group's classes, relative to the part's share. Args:
 
     Args:
         groups: `int64[records]`, the index of the group of each record.

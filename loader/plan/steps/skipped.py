@@ -84,7 +84,7 @@ def count_of(left_out: Ranges, steps: int) -> int:
 
 
 def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """Return the parts of `[start, stop)` that are in none of the ranges `left_out`."""
+    """Return the subranges of `[start, stop)` that are outside all ranges `left_out`."""
     return without(((start, stop),), left_out) if start < stop else ()
 
 
@@ -129,7 +129,7 @@ class SkippedSteps:
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the ranges of local positions of the skipped steps after a known step.
+        """Return the ranges of local positions that belong to skipped steps after a known step.
 
         Args:
             at: local position and number of the known step.

@@ -37,9 +37,8 @@ class StepChain:
     """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
 
     Inputs are passed to the first operation one by one, each with its position; or, if no operation needs
-    positions, all in one call ("in bulk"). They are never passed in bulk if there is a `clock`, which times
-    operations or detects their random draws, or if `seeds_globals` is True, which seeds the global random generators
-    for each element.
+    positions, all in one call ("in bulk"). Two arguments prevent passing in bulk: a `clock`, which times operations or
+    detects their random draws; and `seeds_globals=True`, which seeds the global random generators for each element.
     """
 
     def __init__(
@@ -186,7 +185,8 @@ class StepChain:
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the global position of each row of a task; for rows of a join, their number counted over all shards."""
+        """Return the global position of each row of a task; for rows of a join, the row's index in the join, over all shards.
+        """
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index

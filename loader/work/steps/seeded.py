@@ -13,8 +13,8 @@ from ....operations.protocol import Context, Element, Step
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
     """Wrap the step of operation `number`, so that random generators are seeded before each element.
 
-    They are the global ones, and `held`, generators that are attributes of the operation. The seed,
-    position and row come from `context`.
+    These are the global generators, and `held`: generators that are attributes of the operation. The
+    seed, position and row come from `context`.
     """
 
     def seeded_step(element: Element) -> None:
