@@ -138,7 +138,7 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Convert the order of a source that grows to one that can change, if the chain reads whole epochs of one source.
+    """Convert the order of a growing source to an order that can change, if the chain reads whole epochs of one source.
 
     Otherwise return the leaf unchanged.
 

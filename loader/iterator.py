@@ -128,7 +128,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._skipped.count
 
     def stats(self) -> IteratorStats:
-        """Return what the time was spent on since the start or the last `set_state`. `print` it for a table.
+        """Return how the time since the start or the last `set_state` was spent. `print` it for a table.
 
         Any thread may call this.
 

@@ -1,4 +1,4 @@
-"""Adapt a user's own sampler to the loader, and check what a user passes as a sampler.
+"""Adapt a user's own sampler to the loader, and check the object that a user passes as a sampler.
 
 In: the user's sampler. Out: an order with all members of `VectorSampler`.
 """
@@ -166,7 +166,7 @@ def _seed_of(rng: Generator) -> int:
 
 
 def as_vector_sampler(sampler: Any) -> VectorSampler:
-    """Convert any sampler to one that returns the keys of many positions at once.
+    """Convert any sampler to a sampler that returns the keys of many positions at once.
 
     A sampler of headrace, or of a class derived from one, is returned as it is.
 

@@ -98,7 +98,7 @@ class SourceFacts(NamedTuple):
         omitted_keys: keys, `int64[n]`, of records that no longer exist. Loaders do not read them. None: all exist.
         made_of: takes a key, and returns the records of other sources of which its record is made. None: a record is made
             of itself.
-        file_place: takes a key, and returns the file of the record and its number there, as a `FilePlace`; or None.
+        file_place: takes a key, and returns the record's file and its index in that file, as a `FilePlace`; or None.
         file_runs: yields the places of all records, as `FileRun` objects. None: the source does not know them.
         file_count: returns the number of files.
         records_together: returns the number of records that are decompressed to read one.

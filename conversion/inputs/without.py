@@ -34,7 +34,7 @@ class WithoutRecords(RecordInput):
         ConversionError: all records would be omitted.
 
     Attributes:
-        former: the whole input, as checkpoints know it, and the sources from which that was itself rewritten.
+        former: the whole input, as checkpoints know it; if it was itself rewritten, also the earlier sources.
     """
 
     def __init__(self, given: RecordInput, omit: Any, storage: Any) -> None:

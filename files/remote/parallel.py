@@ -45,9 +45,9 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """Return the results of the first items, up to items that wait.
+    """Process the first items in this thread until items wait for a file system; return the results of these items.
 
-    Items that do not wait are processed on this thread, because threads would only slow each other down.
+    Items that do not wait are processed in this thread, because several threads would only slow each other down.
     """
     done: list[ResultT] = []
     while len(done) < len(items):

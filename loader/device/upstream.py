@@ -45,7 +45,7 @@ class Upstream:
         self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
 
     def loader(self, what: str) -> DataLoaderIterator:
-        """Return the upstream iterator if it is a `DataLoader`'s. `what` says in the error what it is needed for.
+        """Return the upstream iterator if it is a `DataLoader`'s. `what` is the purpose that the error names.
 
         Raises:
             TypeError: it is another iterator.

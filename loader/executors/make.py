@@ -84,7 +84,7 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
 def _on_processes_or_here(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
 ) -> Executor:
-    """Return an executor with worker processes, or one that may use the calling thread instead.
+    """Return an executor with worker processes, or an executor that may use the calling thread instead.
 
     `tuning` keeps the measurements from epoch to epoch.
 

@@ -347,7 +347,7 @@ class WorkerPool(Generic[J]):
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """Remove a worker, and return what is known about it. If too few workers would be left, keep a surplus worker."""
+        """Remove a worker, and return the pool's entry for it. If too few workers would be left, keep a surplus worker."""
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:

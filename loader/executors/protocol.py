@@ -99,7 +99,7 @@ class Executor(Protocol):
 class Tuning:
     """Keeps the search for the best number of workers (`worker_count="auto"`) from one epoch of a loader to the next.
 
-    Only one executor at a time has the search. Another one that begins meanwhile searches from the beginning.
+    Only one executor at a time has the search. Another executor that begins meanwhile searches from the beginning.
     """
 
     def __init__(self) -> None:

@@ -87,8 +87,8 @@ class Message(NamedTuple):
     ) -> Message:
         """Return a message for tasks on groups of rows, with the rows of `blocks` to which they refer.
 
-        The rows are renumbered from the first one that is sent. `rows_of` returns the transport's
-        rows of a block (the rows of one task).
+        Row numbers count from the first row that is sent. `rows_of` returns the transport's rows of a
+        block (the rows of one task).
         """
         ranges: dict[int, tuple[int, int]] = {}
         for task in tasks:

@@ -117,10 +117,10 @@ class _Numbering:
         A stage is a group of operations that run together in one task.
 
         Args:
-            part: part whose rows are the inputs; None if the stages read the leaf (a source with
-                its sampler) that was added last.
-            first: numbers of the first leaf, stage and join of the new part.
-            size: numbers of leaves, stages and joins in it so far.
+            part: part of the tree whose rows are the inputs; None if the stages read the leaf (a source
+                with its sampler) that was added last.
+            first: indices of the first leaf, stage and join of the new part.
+            size: how many leaves, stages and joins the part has so far.
             operations: operations, in order.
 
         Raises:

@@ -73,8 +73,8 @@ class Cursor(NamedTuple):
     """The place from which a pipeline, or the part of it up to some stage or join, continues.
 
     Leaves, stages and joins are numbered so that the inputs of each come right before it (see
-    `compile`). So the cursor of a part is the cursors of its inputs, one after the other, and then
-    the value of its last stage or join.
+    `compile`). So the cursor of a part of the pipeline is the cursors of its inputs, one after another,
+    and then the value of its last stage or join.
 
     A stage is a group of operations that run together in one task.
 
@@ -113,7 +113,7 @@ class Cursor(NamedTuple):
         Leftovers (rests of earlier shards' work) are left out.
 
         Args:
-            sizes: for each part, its numbers of leaves, stages and joins. A join's own state, which
+            sizes: for each part, how many leaves, stages and joins it has. A join's own state, which
                 comes after the states of its inputs, belongs to no part.
         """
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)

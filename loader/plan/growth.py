@@ -35,9 +35,9 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
     Raises:
         TypeError: the option is neither a text, `GrowthOptions` nor None.
-        ValueError: it is not "hand", and the source is derived from one that grows; or it is
-            "epoch" or "now" and the source does not grow; or several shards have no common folder
-            for their log.
+        ValueError: it is not "hand", and the source is derived from a growing source; or it is "epoch"
+            or "now" and the source does not grow; or several shards have no common folder for their
+            log.
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
@@ -85,7 +85,7 @@ def generations_of(source: Any) -> dict[str, Generations]:
 
 
 def growing_parts(source: Any) -> dict[str, Generations]:
-    """Return the part of `generations_of(source)` whose sources may get more records."""
+    """Return the entries of `generations_of(source)` whose sources may get more records."""
     return {name: each for name, each in generations_of(source).items() if each.growing}
 
 

@@ -30,7 +30,7 @@ class Leaf:
     Attributes:
         source: maps record keys to records.
         sampler: maps positions to record keys.
-        shard: the part of the positions that this process reads.
+        shard: the share of the positions that this process reads.
         lineage: history of earlier runs on other numbers of shards, from which follows which positions
             are not yet read.
         epoch: number of the first epoch.

@@ -138,8 +138,8 @@ class ReshardHistory:
             unread: ranges of local positions that all shards skipped, or were to skip later.
 
         Raises:
-            CheckpointError: a shard's position is after the end of its part; or there are fewer
-                positions than earlier runs have read.
+            CheckpointError: a shard's position is after the end of its share of the positions; or there
+                are fewer positions than earlier runs have read.
         """
         self.check_total(total)
         count = len(places)

@@ -35,7 +35,7 @@ class RowOrder(Protocol):
         """Return how many of the first `rows` rows come from each input; empty if that takes long to compute."""
 
     def without(self, part: int, position: int) -> RowOrder | None:
-        """Return the order that draws no row of input `part` from row `position` on; None if no input is left.
+        """Return the order that draws no row of the input with index `part` from row `position` on; None if no input is left.
 
         The other inputs keep their numbers.
         """

@@ -187,7 +187,7 @@ class Pipeline:
 
     @property
     def shard(self) -> ShardOptions:
-        """The part of each leaf (a source with its sampler) that belongs to this process."""
+        """The shard of this process: its share of each leaf (a source with its sampler)."""
         return self.leaves[0].shard
 
     @cached_property

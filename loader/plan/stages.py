@@ -47,7 +47,7 @@ class Stage:
         first: number, in the whole pipeline, of the stage's first operation.
         operations: the operations, in order.
         part: the part of the pipeline that ends with this stage.
-        input: the part whose rows are the inputs; None if the stage reads a leaf.
+        input: the part of the pipeline whose rows are the inputs; None if the stage reads a leaf.
     """
 
     number: int

@@ -2,8 +2,8 @@
 
 In: the current pipeline, and a state. Out: the state in the form of this pipeline: datasets that
 stay continue where they were, and new ones begin. Changed weights need no work here, because each dataset
-has its own position. What was begun under the earlier mix, such as a window of a `Pack`,
-becomes a leftover (the rest of an earlier shard's work), and is made with the earlier mix.
+has its own position. Work begun under the earlier mix, such as a window of a `Pack`, becomes a leftover
+(the rest of an earlier shard's work), and is made with the earlier mix.
 """
 
 from __future__ import annotations

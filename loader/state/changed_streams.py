@@ -165,7 +165,7 @@ def _alone(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return the part of a state about leaf `number` (source with its sampler), as a state of that leaf's own pipeline.
+    """Return what a state says about leaf `number` (source with its sampler), as a state of that leaf's own pipeline.
 
     `alone` is that pipeline.
     """

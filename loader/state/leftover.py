@@ -97,7 +97,7 @@ def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run:
 
 
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
-    """Return True if a state was saved inside a window of rows, or inside one that the end of the order cut short.
+    """Return True if a state was saved inside a window of rows, or inside a window that the end of the order cut short.
 
     `length` is the number of positions of the earlier order.
     """
@@ -228,7 +228,7 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the part of the pipeline that makes a leftover; None if there is no such part.
+    """Return the part of the pipeline that makes a leftover; None if the pipeline has no such part.
 
     A leftover is the rest of an earlier shard's work.
     """

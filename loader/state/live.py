@@ -86,7 +86,7 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
 
 
 def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
-    """Return the step of a change: `at_step`, or the first one that is possible if it is None.
+    """Return the step of a change: `at_step`, or the first possible step if `at_step` is None.
 
     Raises:
         TypeError: `at_step` is not an int.
@@ -148,12 +148,12 @@ def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPositio
 
 
 class ProgramChange(NamedTuple):
-    """A change of what the program describes, which an iterator makes when it comes to a step.
+    """A change of the pipeline that the program describes; an iterator makes it when it comes to a step.
 
     Attributes:
         step: number of the first element that is made after the change.
         described: function of a pipeline as its loader made it, which returns the changed pipeline.
-        reorders: True if the change is one of the order of records.
+        reorders: True if the order of records changes.
     """
 
     step: int

@@ -227,7 +227,7 @@ def _positions_before(
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
     """Return a position of a leaf (source with its sampler) from which on no shard has read anything.
 
-    With `of_shard`, it is the position after the last one that this shard has read; another shard
+    With `of_shard`, it is the position after the last position that this shard has read; another shard
     may have read later positions.
 
     Args:

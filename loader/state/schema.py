@@ -69,7 +69,8 @@ class LoaderState:
         lineages: for each leaf (source with its sampler), the history of earlier runs on other
             numbers of shards.
         skipped: steps that the run skips.
-        places: for each leaf that omits records, by its number, where nothing has been read yet.
+        places: for each leaf that omits records, by the leaf's index: a place in its order from which
+            on nothing has been read.
         version: version of the layout of states.
     """
 

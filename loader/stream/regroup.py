@@ -2,7 +2,7 @@
 
 In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
 counted, with one exception: the first row of a large batch is used to check that there is memory for
-the batch. It is a failure if there is none, or if a whole stream has too few rows for one group.
+the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows for one group.
 """
 
 from __future__ import annotations

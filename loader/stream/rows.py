@@ -136,7 +136,7 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """Let `take` return copies from now on: the rows will be returned again, and the user may change what it gets."""
+        """Let `take` return copies from now on, because the rows will be returned again, and the user may change them."""
         for numbered in self.blocks:
             numbered.block.kept = True
 

@@ -166,7 +166,7 @@ class Reader:
         return [*records, *read[0]], read[1]
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
-        """Read the records of a span (consecutive positions) one by one, to find the one that fails.
+        """Read the records of a span (consecutive positions) one by one, to find the failing record.
 
         Returns the records before it, and its exception.
 

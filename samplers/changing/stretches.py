@@ -194,7 +194,7 @@ class JoinedRest:
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the keys of the new records among some places, and where the other places are in the stretch `below`.
+        """Find which places of this stretch have new records; return the keys of these, and the other places in `below`.
 
         Args:
             places: `int64[n]`, places in this stretch.

@@ -229,7 +229,7 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def begun_as(self, other: MixOrder) -> MixOrder:
-        """Return this order with the stages that `other` has computed, up to the first one that differs.
+        """Return this order with the stages that `other` has computed, up to the first stage that differs.
 
         A stage is a range of positions with constant weights.
         """

@@ -1,4 +1,4 @@
-"""The parts of a mix: make the order of each part from what the user passes.
+"""The parts of a mix: make the order of each part from the user's arguments.
 
 In: sources, numbers of records, or samplers. Out: samplers by name.
 """

@@ -4,10 +4,10 @@ In: visits, i.e. positions counted from the start of the stage. Out: the part, a
 of earlier visits.
 
 Each node of the tree divides its visits between a left and a right side. Before its n-th visit, the
-left side has been visited ⌊a·n + φ⌋ times, where a is the left side's part of the node's weight,
-and φ is ½ plus what the left side lacked of its share when the stage began. So the counts of all
-nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and products are
-exact.
+left side has been visited ⌊a·n + φ⌋ times, where a is the left side's fraction of the node's weight. φ
+is ½ plus the number of visits by which the left side was behind its share when the stage began. So the
+counts of all nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and
+products are exact.
 """
 
 from __future__ import annotations

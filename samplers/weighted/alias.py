@@ -77,8 +77,8 @@ def _hand_on(
         thresholds: threshold of each column; changed in place.
         aliases: alias of each column; changed in place.
         heavy: the records with more weight than one column, ascending.
-        spare: running sum of what heavy records have beyond one column.
-        lacking: running sum of what the other records lack of one column.
+        spare: running sum of the weight that each heavy record has beyond one column.
+        lacking: running sum of the weight that each other record lacks to fill one column.
         one: weight of a column.
     """
     after = np.searchsorted(lacking, spare, side="right")

@@ -57,7 +57,7 @@ def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
 
     Args:
         fixed: the coordinate that this round does not change.
-        lengths: length of the other axis, for each place.
+        lengths: for each place, the length of the axis along which it moves.
         keys: key of each place.
         number: number of the round.
     """

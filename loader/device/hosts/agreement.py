@@ -246,7 +246,7 @@ class Agreements:
         processes: indices of all processes that hold a part of each batch.
 
     Raises:
-        ShardingError: this process holds no part.
+        ShardingError: this process holds no part of the batches.
     """
 
     def __init__(self, me: int, processes: Sequence[int]) -> None:

@@ -59,7 +59,7 @@ class SettingSearch:
     """Progress of the search for the fastest number of workers, kept from one epoch to the next.
 
     Attributes:
-        tuner: decides on the setting, and on what is tried next.
+        tuner: decides on the setting, and on the setting to try next.
         seconds_left: seconds in which further settings may be tried.
         measured: counts of a measurement that the end of an epoch cut short. It continues in the
             next epoch.

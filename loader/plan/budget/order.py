@@ -4,9 +4,9 @@ In: positions of a run, on any number of shards. Out: keys. A key describes a wh
 records and its shape. All shards have the same number of batches, and at each step batches of the same shape.
 
 A window is the batches that are planned together. Windows follow one another, epoch after epoch. The number of
-steps of a window depends on the number of shards. So a run that continues with another number of shards first
-gets the rest of the current window, batch by batch: the batches of each shape are divided among the new shards,
-and empty batches fill up the last step. The next window is planned for the new shards.
+steps of a window depends on the number of shards. So a run that continues with another number of shards first gets the
+batches of the current window that were not delivered, one by one: the batches of each shape are divided among the new
+shards, and empty batches fill up the last step. The next window is planned for the new shards.
 """
 
 from __future__ import annotations

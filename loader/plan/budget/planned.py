@@ -38,7 +38,7 @@ def planned_batches(
 
     Raises:
         ValueError: the sampler has a balance, too.
-        LengthsError: `lengths=` do not fit what is batched, or a record is too long.
+        LengthsError: `lengths=` do not fit the records that are batched, or a record is too long.
 
     Args:
         source: the user's source.

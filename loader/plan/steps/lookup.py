@@ -60,7 +60,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
 def records_at(pipeline: Pipeline, step: int) -> Any:
     """Return the record keys of the element number `step` of a pipeline.
 
-    For a mix, a dict of keys by part.
+    For a mix, a dict of keys by part of the mix.
 
     Raises:
         TypeError: an operation decides which records are in an element; or `step` is not an

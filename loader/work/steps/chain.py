@@ -266,7 +266,7 @@ class StepChain:
         return place(*self._pipeline.place_of(tag))
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch. Raise the error of the first one that does not fit."""
+        """Check the elements that wait to be copied into a batch. Raise the error of the first element that does not fit."""
         for look in self._context.at_failure:
             look()
 
