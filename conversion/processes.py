@@ -82,14 +82,14 @@ def run(
     one_at_a_time = threading.Lock()
     idle: SimpleQueue[_Interpreter] = SimpleQueue()
 
-    def told(records: int, weight: float) -> None:
+    def report_one(records: int, weight: float) -> None:
         with one_at_a_time:
             report(records, weight)
 
     def part(argument: Any) -> Any:
         worker = idle.get()
         try:
-            return worker.do(argument, told)
+            return worker.do(argument, report_one)
         finally:
             idle.put(worker)
 

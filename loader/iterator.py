@@ -294,8 +294,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def here(self) -> StreamPosition:
         return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
-    def _told(self) -> str:
-        return self.here().told(self._worker_count)
+    def _description_text(self) -> str:
+        return self.here().describe(self._worker_count)
 
     def go_back(self, mark: StreamPosition) -> None:
         """Move to `mark`, an earlier position of this iterator. The count of skipped records is kept."""

@@ -142,8 +142,7 @@ class BudgetBatch(Operation):
 
     @property
     def content_parameters(self) -> dict[str, Any]:
-        """The parameters that decide what a record is in a batch, without the parameters of the batches' shapes and order.
-        """
+        """The parameters that decide what a record is in a batch, without the parameters of the batches' shapes and order."""
         return {name: vars(self)[name] for name in ("too_long", "padding")}
 
     def windows(self, lengths: Ints) -> BudgetWindows:

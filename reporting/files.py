@@ -18,7 +18,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     Raises:
         OutputError: the file cannot be written.
     """
-    with _told(path):
+    with _output_errors(path):
         place = Path(path)
         if place.is_dir():
             raise IsADirectoryError("it must be a file, but it is a folder")
@@ -37,13 +37,13 @@ def written(path: str | os.PathLike[str], content: bytes) -> Path:
         OutputError: the file cannot be written.
     """
     place = check_writable(path)
-    with _told(path), written_whole(str(place)) as file:
+    with _output_errors(path), written_whole(str(place)) as file:
         file.write(content)
     return place
 
 
 @contextmanager
-def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Context manager that converts system errors to an OutputError that names the file."""
     try:
         yield

@@ -292,7 +292,7 @@ class VectorSampler:
         raise TypeError(f"{short_repr(self)} has no weights. Use a MixSampler or a WeightedSampler to change weights.")
 
     @property
-    def weights_told(self) -> str:
+    def weights_description(self) -> str:
         """Description of the records' weights, for messages; "" if the records have no weights."""
         return ""
 

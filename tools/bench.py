@@ -23,7 +23,7 @@ from ..reporting.timeline import timeline
 from .diagnosis.diagnose import diagnose
 from .diagnosis.diagnosis import Diagnosis
 from .diagnosis.watching import diagnosed_program
-from .programs import Program, told_of
+from .programs import Program, program_errors
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -62,5 +62,5 @@ def _diagnosed(program: Program, options: argparse.Namespace) -> Diagnosis:
             stack.enter_context(redirect(quiet))
         if program.name is None:
             return diagnosed_program(program, arguments, options.steps, options.seconds, options.step_seconds)
-        with program.loader(arguments) as loader, told_of(program.path):
+        with program.loader(arguments) as loader, program_errors(program.path):
             return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)

@@ -58,7 +58,7 @@ class Checkpoint:
     def __str__(self) -> str:
         first = self.states[0].identity.labelled
         lines = [f"{name}: {value}" for name, value in _summary(self.states).items()]
-        lines += map(_told, self.states)
+        lines += map(_describe_state, self.states)
         for part in ("source", "sampler"):
             values = (f"{name} {value}" for name, value in first[part].items())
             lines.append(f"{part}: {', '.join(values)}")
@@ -123,7 +123,7 @@ def compared(one: Path, two: Path) -> list[str]:
     for (name, before), after in zip(_summary(first).items(), _summary(second).values()):
         changes += [f"{name}: {before} → {after}"] if before != after else []
     if len(first) == len(second):
-        for before, after in zip(map(_told, first), map(_told, second)):
+        for before, after in zip(map(_describe_state, first), map(_describe_state, second)):
             changes += [f"{before} → {after}"] if before != after else []
     if not changes and first[0].lineages != second[0].lineages:
         changes.append("order: what earlier runs left is not the same")
@@ -242,7 +242,7 @@ def _epoch(state: LoaderState) -> str:
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
 
 
-def _told(state: LoaderState) -> str:
+def _describe_state(state: LoaderState) -> str:
     skips = "".join(f" + {skip}" for skip in state.cursor.skips if skip)
     place = f"step {state.step:,}, local position {state.cursor.positions[0]:,}{skips}"
     return f"shard {state.shard[0]} of {state.shard[1]}: {place}"

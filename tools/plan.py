@@ -21,7 +21,7 @@ from typing import Any
 from ..common.units import format_bytes, format_seconds, format_share
 from .diagnosis.diagnose import work_alone
 from .diagnosis.judging.verdict import worker_seconds
-from .programs import Program, told_of
+from .programs import Program, program_errors
 
 # Simulations confirm it: steps whose tasks vary by half of their length become at most 5 % longer.
 HEADROOM = 0.1
@@ -186,7 +186,7 @@ def plan(options: argparse.Namespace) -> int:
         TypeError: its loader cannot be measured.
     """
     program = Program.parsed(options.program)
-    with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, told_of(program.path):
+    with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, program_errors(program.path):
         loop = work_alone(loader, options.steps, options.seconds)
     cores = options.cores or max(loop.cores - 1, 1)  # one is for the user's thread
     machines = Machines(cores, options.cores_per_node, options.bandwidth / 8 * 1e9)

@@ -121,7 +121,7 @@ class Program:
         Raises:
             ProgramError: the file cannot be read, or the program fails.
         """
-        with told_of(self.path):
+        with program_errors(self.path):
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
             except FileNotFoundError:
@@ -152,7 +152,7 @@ class Program:
                         f"{self.path}:{self.name} needs arguments ({shorten(error)}). Name a loader, or a function "
                         "without arguments that returns one."
                     ) from None
-            with told_of(self.path):
+            with program_errors(self.path):
                 found = found()
         if not isinstance(found, LOADERS):
             raise ProgramError(f"{self.path}:{self.name} returns {a_kind_of(found)}. {others}")
@@ -198,7 +198,7 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
+def program_errors(path: Path) -> Iterator[None]:
     """Return a context that turns exceptions of the program at `path` into an error that names the program's line.
 
     Raises:

@@ -215,7 +215,7 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
                 iterator.set_state(state, strict=False)
             states = [iterator.get_state()]
             for element in iterator:
-                made.append((_checksum(element), _keys_told(iterator.last_records())))
+                made.append((_checksum(element), _format_keys(iterator.last_records())))
                 if _position(iterator) >= stop:
                     break
                 states.append(iterator.get_state())
@@ -253,9 +253,9 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
     )
 
 
-def _keys_told(records: Any) -> str:
+def _format_keys(records: Any) -> str:
     if isinstance(records, dict):
-        return first_few([f"{_keys_told(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
+        return first_few([f"{_format_keys(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
     keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")
     return f"record {keys}" if len(records) == 1 else f"records {keys}"
 

@@ -287,8 +287,8 @@ class DeviceFeeder(StreamPositionAPI):
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
         return at_changes(mark, upstream.changes) if upstream.changes else mark
 
-    def _told(self) -> str:
-        return self._upstream.told_at(self.here())
+    def _description_text(self) -> str:
+        return self._upstream.describe_at(self.here())
 
     def _go_to(self, go: Callable[[], None]) -> None:
         if self._in_next:

@@ -243,13 +243,13 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
         else "Change the shape of the records, or the sharding of this leaf."
     )
     return (
-        f"{told(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
+        f"{describe_leaf(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
         f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
         f"are {sizes}. {remedy}"
     )
 
 
-def told(name: str) -> str:
+def describe_leaf(name: str) -> str:
     """Describe the leaf with this name in messages. The name is empty if the batch is a single array."""
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 

@@ -16,7 +16,7 @@ from .hosts.agreement import Agreement
 from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide
 from .options import FeederOptions
 from .queue import Delivered, End, Failed, Loaded, Times
-from .shardings import told
+from .shardings import describe_leaf
 from .transfer import Arrangement, Prepared, Transfer
 from .upstream import Upstream
 
@@ -87,7 +87,7 @@ class Stepper:
         try:
             prepared = self._transfer.prepare(item.batch)
             if self._constants is not None and prepared.constants() != self._constants:
-                raise ShardingError(self._told_change(prepared.constants()))
+                raise ShardingError(self._describe_change(prepared.constants()))
             return prepared
         except Exception as error:
             return Failed(error)
@@ -106,10 +106,10 @@ class Stepper:
             self._known, self._known_verdict = (prepared.arrangement, usual), verdict
         return verdict
 
-    def _told_change(self, constants: dict[str, bytes]) -> str:
+    def _describe_change(self, constants: dict[str, bytes]) -> str:
         names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
         return (
-            f"{first_few(list(map(told, names)))} has no rows and changes from batch to batch: a host that has no "
+            f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to batch: a host that has no "
             'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
         )
 

@@ -26,13 +26,13 @@ from .options import FeederOptions
 from .shardings import (
     STAYS,
     check,
+    describe_leaf,
     divides_rows,
     for_leaves,
     global_shape,
     is_everywhere,
     processes_of,
     rows_divisor,
-    told,
     with_rank,
 )
 from .trees import flatten
@@ -148,7 +148,7 @@ class Transfer:
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._arrangement = self._arranged(structure, kinds)
         if known.cut and self._looks:
-            self.warning = _told_cut(leaves, known)
+            self.warning = _describe_cut(leaves, known)
             self._looks = self.warning is None
         return Prepared(leaves, known)
 
@@ -183,7 +183,7 @@ class Transfer:
         if self._keeps:
             return False
         raise TypeError(
-            f"{told(name)} has {_kind(dtype)}, which a device cannot store. Remove it in a map, or pass "
+            f"{describe_leaf(name)} has {_kind(dtype)}, which a device cannot store. Remove it in a map, or pass "
             'on_unsupported="keep" to get it on the host, unchanged.'
         )
 
@@ -278,7 +278,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
             raise OverflowError(
-                f"{told(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, "
+                f"{describe_leaf(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, "
                 f"{limits.max}], the range of jax's {limits.dtype}. Pass a smaller number, or an array of another "
                 "dtype (jax_enable_x64 allows int64)."
             )
@@ -293,7 +293,7 @@ def _narrower(dtype: Any) -> Any:
     return held if held.itemsize < dtype.itemsize else None
 
 
-def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
+def _describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
     """Return a warning about the first integer in a batch that devices cannot hold; None if they can hold all."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
@@ -301,8 +301,8 @@ def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
         for end in ends:
             if not limits.min <= end <= limits.max:
                 return (
-                    f"{told(arrangement.names[number])} has {end}, outside of [{limits.min}, {limits.max}]: without x64, jax "
-                    f"makes {narrow} of {leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
+                    f"{describe_leaf(arrangement.names[number])} has {end}, outside of [{limits.min}, {limits.max}]: without "
+                    f"x64, jax makes {narrow} of {leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
                     "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, or keep the leaf on the host: "
                     "a tree of shardings with None for it, and on_unsupported='keep'. This warning comes once."
                 )

@@ -81,10 +81,10 @@ class Upstream:
         """Forget all changes, because the iterator was moved to a state, which has its own changes."""
         self.changes, self._new_changes = [], []
 
-    def told_at(self, mark: Any) -> str:
+    def describe_at(self, mark: Any) -> str:
         """Describe the iterator and, if known, the position of a mark."""
         host = self.host_iterator
-        return f"source={type(self.iterator).__name__}" if host is None else mark.told(host.snapshot().worker_count)
+        return f"source={type(self.iterator).__name__}" if host is None else mark.describe(host.snapshot().worker_count)
 
     def set_state(self, state: Any, strict: bool) -> None:
         """Move the iterator to a state. If it is a `DataLoader`'s, `strict` is passed on.

@@ -66,8 +66,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to have submitted at a time: one, and the tasks that are read ahead.
-        """
+        """Return how many tasks of a stage to have submitted at a time: one, and the tasks that are read ahead."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:

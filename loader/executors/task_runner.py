@@ -18,7 +18,7 @@ from ..failures import ends_stream
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.times import TaskTimes
-from ..work.explain import explained, keys_of_tags, maker_for, place, told, users_keys
+from ..work.explain import describe_error, explained, keys_of_tags, maker_for, place, users_keys
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ..work.worker import Worker
@@ -233,7 +233,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
     block.elements = [block.elements[number] for number in kept]
     block.tags = None if block.tags is None else block.tags.some(kept)
     if ending is None:
-        block.skipped = [*block.skipped, told(reason)]
+        block.skipped = [*block.skipped, describe_error(reason)]
     else:
         block.failure = Failure(ending)
     return block

@@ -217,7 +217,7 @@ class Leaf:
         """
         return self.source_facts.records_of(keys)
 
-    def told(self, key: int) -> str:
+    def describe_key(self, key: int) -> str:
         """Describe a record key for messages: for a mix, with its part; for planned batches, by the keys of their records."""
         return self.source_facts.describe_key(key)
 

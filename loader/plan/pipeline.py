@@ -90,8 +90,7 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which a stage's rows come; for joined leaves, the first.
-        """
+        """Return the leaf (source with its sampler) from which a stage's rows come; for joined leaves, the first."""
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:

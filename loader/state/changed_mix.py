@@ -224,10 +224,10 @@ def _mixes_within(identity: Identity) -> Iterator[Any]:
     """Yield the identities of all mixes in an identity except the uppermost one, which may change."""
     yield from (join["names"] for join in identity.joins[:-1] if join.get("kind") == "mix")
     own = identity.order.values() if _is_mix(identity.order) and not identity.joins else identity.orders
-    yield from _told_in([own, identity.sources])
+    yield from _mixes_in([own, identity.sources])
 
 
-def _told_in(value: Any) -> Iterator[Any]:
+def _mixes_in(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         if _is_mix(value):
             yield shares(value)
@@ -236,7 +236,7 @@ def _told_in(value: Any) -> Iterator[Any]:
         value = value.values()
     if not isinstance(value, str) and isinstance(value, Iterable):
         for each in value:
-            yield from _told_in(each)
+            yield from _mixes_in(each)
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:

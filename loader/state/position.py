@@ -94,7 +94,7 @@ class StreamPosition(NamedTuple):
         """Number of the elements counted by `len()` that come before this position; the step, if `len()` is unknown."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
-    def told(self, worker_count: int) -> str:
+    def describe(self, worker_count: int) -> str:
         """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
         place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
         return f"{place}, worker_count={worker_count}, data_source={source}"
@@ -216,7 +216,7 @@ class StreamPositionAPI(Resumable):
         """
         raise NotImplementedError
 
-    def _told(self) -> str:
+    def _description_text(self) -> str:
         """Describe the position, the number of workers and the source, for `repr`."""
         raise NotImplementedError
 
@@ -250,7 +250,7 @@ class StreamPositionAPI(Resumable):
         return True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._told()})"
+        return f"{type(self).__name__}({self._description_text()})"
 
     @property
     def step(self) -> int:

@@ -187,7 +187,7 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             keys = changed.record_keys(unread) if len(unread) else unread
             late = keys[changed.omits(keys)]
             if len(late):
-                record = pipeline.leaf.told(int(late[0]))
+                record = pipeline.leaf.describe_key(int(late[0]))
                 raise CheckpointError(
                     f"record {record} is omitted now, but it is in a window that was begun before the checkpoint, or "
                     "some shards have read it and others not. Restore states that all shards saved at the same step, "

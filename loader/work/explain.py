@@ -106,7 +106,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
     return stopped
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Describe, in one line, a failure whose record is skipped: class, message and notes of the exception."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
@@ -171,7 +171,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     tags = None if pipeline.aligned else RowOrigins()
     ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))
     if ending is None:
-        return Block.of([], tags, skipped=[told(error)])
+        return Block.of([], tags, skipped=[describe_error(error)])
     return Block.of([], tags, Failure(ending))
 
 
@@ -196,7 +196,7 @@ def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
 
 
 def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
-    keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
+    keys = [leaf.describe_key(key) for key in leaf.record_keys(positions).tolist()]
     of = f" of {leaf.name}" if leaf.name else ""
     if len(keys) == 1:
         return f"record key {keys[0]}{of} at position {positions[0]}"
@@ -219,7 +219,7 @@ def _file_at(leaf: Leaf, position: int) -> str:
 
 def _key_at(leaf: Leaf, position: int) -> Any:
     try:
-        return leaf.told(int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0]))
+        return leaf.describe_key(int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0]))
     except Exception:  # the sampler itself may be what failed
         return "unknown"
 

@@ -13,7 +13,7 @@ from ...common.fields import replaced
 from ...operations.protocol import Element
 from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
-from .explain import forget, keys_of, told
+from .explain import describe_error, forget, keys_of
 from .tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
 
 RunPart = Callable[[Task], Block]
@@ -42,7 +42,7 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
             error = block.failure.take()
             ending = ends_stream(pipeline.skips_errors, error, partial(keys_of, single, blocks, pipeline))
             if ending is None:
-                skipped.append(told(error))
+                skipped.append(describe_error(error))
                 forget(error)
                 continue
             del error

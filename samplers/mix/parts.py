@@ -73,8 +73,7 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
 
 
 def _records_of(part: Any) -> Any:
-    """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is.
-    """
+    """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is."""
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
     return len(part) if hasattr(part, "__len__") else part

@@ -279,8 +279,7 @@ class MixSampler(MixPast):
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position.
-        """
+        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position."""
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 

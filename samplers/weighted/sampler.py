@@ -153,7 +153,7 @@ class WeightedSampler(DrawnRecords):
         ).for_source(self.num_records)
 
     @property
-    def weights_told(self) -> str:
+    def weights_description(self) -> str:
         """A text for messages: the digest of the weights and, if they were changed, the first position that uses them."""
         since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
         return f"weights {self._digest}{since}"

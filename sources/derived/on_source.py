@@ -93,8 +93,7 @@ class ByOtherKeys(OnSource):
         return None if numbers is None else self._chosen(numbers)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
-        """Select the numbers of this source's records, in their order, from one number for each record of the other source.
-        """
+        """Select the numbers of this source's records, in their order, from one number for each record of the other source."""
         raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:

@@ -44,7 +44,7 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
         return below
     orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
     if len(orders) == 1:
-        words = (_node_told(node) if isinstance(node, Reordered) else "none" for node in (one, two))
+        words = (_describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two))
         return "order", " → ".join(words)
     kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
     if orders:
@@ -52,10 +52,10 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
         kind = "seed" if maps[0] == maps[1] else "order"
     elif isinstance(one, Chosen) and isinstance(two, Chosen):
         kind = "weights"
-    return kind, f"{_node_told(one)} → {_node_told(two)}"
+    return kind, f"{_describe_node(one)} → {_describe_node(two)}"
 
 
-def _node_told(node: Node) -> str:
+def _describe_node(node: Node) -> str:
     names = (
         ("index_map",) if isinstance(node, Reordered) else ("source",) if isinstance(node, Source) else ("operation",)
     )

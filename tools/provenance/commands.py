@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
 from ...errors import HeadraceError
-from ..programs import Program, told_of
+from ..programs import Program, program_errors
 from .diff import diff
 from .omitted import find_omitted
 from .trace import trace
@@ -91,7 +91,7 @@ def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
         except (HeadraceError, OSError):
             raise
         except Exception:  # of a function of the program
-            with told_of(program.path):
+            with program_errors(program.path):
                 raise
 
 

@@ -338,7 +338,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
     layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
-        told = " → ".join(_told_of_layers(each[same:]) for each in layers)
+        told = " → ".join(_describe_layers(each[same:]) for each in layers)
         longer, before = (layers[0], two) if len(layers[0]) > same else (layers[1], one)
         yield Reason("shards", f"what former runs had read: {told}", _step_after(longer[: same + 1], before))
     for side, other, name in ((one, two, "first"), (two, one, "second")):
@@ -346,7 +346,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
             yield Reason("batch size", f"batch size: that of the {name} changed on the way", changed)
 
 
-def _told_of_layers(layers: Sequence[Any]) -> str:
+def _describe_layers(layers: Sequence[Any]) -> str:
     """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" for no run."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:

@@ -230,7 +230,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     hits = []
     for local, position, key in _among(leaf, first, stop, wanted):
         step = place.step + (local - first) // unit if pipeline.aligned else None
-        hits.append(_told(leaf, step, position, key))
+        hits.append(_read_record(leaf, step, position, key))
     for rest in those_within(place.cursor.unfinished):  # what shards of earlier runs had begun
         if pipeline.joins:
             raise TraceError(
@@ -241,7 +241,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
         former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]
         found = _among(former, begun, min(former.total, begun + unit), wanted)
         hits += [
-            dataclasses.replace(_told(former, None, position, key), shard=leaf.shard.shard_index)
+            dataclasses.replace(_read_record(former, None, position, key), shard=leaf.shard.shard_index)
             for _, position, key in found
         ]
     return stop == leaf.total, max(stop - first, 0), hits
@@ -257,7 +257,7 @@ def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[
             yield first + place, int(positions[place]), int(keys[place])
 
 
-def _told(leaf: Leaf, step: int | None, position: int, key: int) -> ReadRecord:
+def _read_record(leaf: Leaf, step: int | None, position: int, key: int) -> ReadRecord:
     name, own = leaf.name, key
     if leaf.has_parts:
         ((part, (own,)),) = leaf.by_part(np.array([key])).items()

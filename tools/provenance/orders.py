@@ -84,7 +84,7 @@ class Order:
 
         return cls(names, places, len(sampler))
 
-    def told(self, position: int) -> str:
+    def describe(self, position: int) -> str:
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
         what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
@@ -138,7 +138,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
         differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
         if len(differ):
             position = first + int(differ[0])
-            told = f"{one.told(position)} → {two.told(position)}"
+            told = f"{one.describe(position)} → {two.describe(position)}"
             return OrderDifference(position, told, _changed_shares(one, two, position), one.of_rows)
     if one.length != two.length and end <= start + most:
         longer = "second" if one.length < two.length else "first"

@@ -102,11 +102,11 @@ class Trace:
         else:
             yield f"Found by running from step {self.ran_from:,} on: what comes decides what is in a step."
         yield ""
-        rows = map(_told, self.records)
+        rows = map(_as_texts, self.records)
         yield from columns([{**row, "shard": ""} if self.shard_count == 1 else row for row in rows])
 
 
-def _told(record: TracedRecord) -> dict[str, str]:
+def _as_texts(record: TracedRecord) -> dict[str, str]:
     cells: dict[str, Any] = {
         name: getattr(record, name) for name in ("shard", "row", "segment", "dataset", "key", "position")
     }
@@ -209,7 +209,7 @@ def _weights(element: Element) -> list[str]:
                 f"position {found.position:,} was drawn in an earlier run with other weights (digest {former}). "
                 "Trace the step with a loader that has those weights, and a state of that run."
             )
-    return [told for sampler in samplers.values() if (told := sampler.weights_told)]
+    return [text for sampler in samplers.values() if (text := sampler.weights_description)]
 
 
 def _generations(element: Element) -> Iterator[str]:

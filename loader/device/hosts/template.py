@@ -36,7 +36,7 @@ def to_text(tree: Any) -> str:
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
     """
-    return json.dumps(_told(tree))
+    return json.dumps(_describe_tree(tree))
 
 
 def from_text(text: str) -> Any:
@@ -54,7 +54,7 @@ def from_text(text: str) -> Any:
         ) from error
 
 
-def _told(tree: Any) -> Any:
+def _describe_tree(tree: Any) -> Any:
     """Convert a tree to `[kind, …]`, a list of JSON values; None stays None.
 
     Raises:
@@ -65,13 +65,18 @@ def _told(tree: Any) -> Any:
         return None
     if isinstance(tree, dict) and kind in (dict, OrderedDict, defaultdict):
         factory = getattr(getattr(tree, "default_factory", None), "__name__", None)
-        return ["dict", kind.__name__, factory, [[_told_key(key), _told(value)] for key, value in tree.items()]]
+        return [
+            "dict",
+            kind.__name__,
+            factory,
+            [[_describe_key(key), _describe_tree(value)] for key, value in tree.items()],
+        ]
     if kind.__name__ in _SEQUENCES and kind is _SEQUENCES[kind.__name__]:
-        return [kind.__name__, [_told(child) for child in tree]]
+        return [kind.__name__, [_describe_tree(child) for child in tree]]
     if _fields(kind) is not None:
-        children = {name: _told(getattr(tree, name)) for name in _fields(kind) or ()}
+        children = {name: _describe_tree(getattr(tree, name)) for name in _fields(kind) or ()}
         return ["class", kind.__module__, kind.__qualname__, children]
-    return _told_leaf(tree) if is_leaf(tree) else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
+    return _describe_leaf(tree) if is_leaf(tree) else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
@@ -80,9 +85,9 @@ def _fields(kind: Any) -> tuple[str, ...] | None:
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
-def _told_key(key: Any) -> Any:
+def _describe_key(key: Any) -> Any:
     if isinstance(key, tuple):
-        return ["tuple", list(map(_told_key, key))]
+        return ["tuple", list(map(_describe_key, key))]
     if isinstance(key, bytes):
         return ["bytes", key.hex()]
     if type(key) in (str, int, float, bool, type(None)):
@@ -92,10 +97,10 @@ def _told_key(key: Any) -> Any:
     )
 
 
-def _told_leaf(leaf: Any) -> Any:
+def _describe_leaf(leaf: Any) -> Any:
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return ["keys", str(jax.random.key_impl(leaf)), _told_leaf(np.asarray(jax.random.key_data(leaf)))]
+        return ["keys", str(jax.random.key_impl(leaf)), _describe_leaf(np.asarray(jax.random.key_data(leaf)))]
     array = np.asarray(leaf)
     if array.dtype.hasobject:
         return ["unknown", f"an array of {array.dtype}"]

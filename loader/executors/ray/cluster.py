@@ -358,7 +358,7 @@ class Cluster:
             self._addresses.update((one["NodeID"], _address(one)) for one in self._nodes())
         return self._addresses.get(node, "")
 
-    def told(self, node: str) -> str:
+    def describe_node(self, node: str) -> str:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:

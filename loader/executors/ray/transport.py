@@ -183,7 +183,7 @@ class RayTransport(Transport):
             self._begin_with(remote, answer)
 
     def _begin_with(self, remote: _Remote, begun: Begun) -> None:
-        self._checked.check(begun, self._cluster.told(begun.node))
+        self._checked.check(begun, self._cluster.describe_node(begun.node))
         if begun.error is not None:
             raise errors.decode(begun.error)
         remote.node, remote.clock = begun.node, begun.clock - self._cluster.clock
@@ -249,7 +249,7 @@ class RayTransport(Transport):
         doomed = {*remotes, *there, *for_lost}
         for remote in doomed:
             self._drop(remote)
-        event = f"node {self._cluster.told(node)} of the Ray cluster was lost"
+        event = f"node {self._cluster.describe_node(node)} of the Ray cluster was lost"
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:

@@ -23,7 +23,7 @@ from ...failures import ends_stream
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
-from ..explain import explained, forget, keys_of_tags, maker_for, name_of, place, place_beside, told
+from ..explain import describe_error, explained, forget, keys_of_tags, maker_for, name_of, place, place_beside
 from ..group_rows import elements_of, tags_of
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
@@ -95,8 +95,7 @@ class StepChain:
         return self._take_all is not None and one_place and not any(one.reads_position for one in others)
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """Take whole batches of `batch_size` records as inputs from now on, and do not run the first operation (the `Batch`).
-        """
+        """Take whole batches of `batch_size` records as inputs from now on, and skip the first operation (the `Batch`)."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
         self.functions = plain_at_front(self._stage.operations[1:])
@@ -218,7 +217,7 @@ class StepChain:
                     raise ending  # noqa: B904 - it is the user's own
                 del self._elements[count:]
                 self._tags.cut(count)
-                self._skipped.append(told(failed := self._explained(error)))
+                self._skipped.append(describe_error(failed := self._explained(error)))
                 forget(failed)
                 self._context.fault = None
 
