@@ -92,7 +92,7 @@ class UnreadOrder:
 
     @cached_property
     def _by_progress(self) -> Positions:
-        """Numbers of the shards, sorted by how many positions they delivered, the slowest first."""
+        """Indices of the shards, sorted by how many positions they delivered, the slowest first."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
@@ -114,7 +114,7 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Numbers of the shards that still have to read the last level, in which the last shards may have no position."""
+        """Indices of the shards that still have to read the last level, in which the last shards may have no position."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
@@ -127,7 +127,7 @@ class UnreadOrder:
 
     @cached_property
     def _served(self) -> Positions:
-        """Numbers of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
+        """Indices of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
 
         Each rectangle of undelivered positions belongs to the first shards of one of the two lists.
         """

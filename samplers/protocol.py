@@ -32,7 +32,7 @@ class RecordMetadata:
 
     Attributes:
         index: the global position.
-        record_key: row number in the source.
+        record_key: index of the row in the source.
         rng: generator of this position; None if the sampler has no seed.
     """
 
@@ -74,7 +74,7 @@ class OrderFacts(NamedTuple):
         block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code.
         most_at_once: largest number of positions that are computed fast in one call.
         records: number of records of the source that the order covers; None: any number.
-        parts: names of the parts of a mix; a record key of part number p of n is `i * n + p`. (): no mix.
+        parts: names of the parts of a mix; a record key of the part with index p of n is `i * n + p`. (): no mix.
         balance: the `Balance` that divides the records of each global batch among the shards; None: in turn.
         shuffle: True or a `BlockShuffle` if each epoch has a random order; else False.
         shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;

@@ -22,7 +22,7 @@ class ShardOptions:
     """One shard of several.
 
     Attributes:
-        shard_index: number of this process's shard, `0 <= shard_index < shard_count`.
+        shard_index: index of this process's shard, `0 <= shard_index < shard_count`.
         shard_count: number of shards.
         drop_remainder: True gives every shard the same number of records; False (default) may give
             the first shards one more. With `algorithm="grain"` it only decides which records belong

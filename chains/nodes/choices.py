@@ -1,4 +1,4 @@
-"""Choices: maps from an index of a joined dataset to the number of one of its parts, and an index in this part.
+"""Choices: maps from an index of a joined dataset to the index of one of its parts, and an index in this part.
 
 In: indices. Out: indices of parts, and indices in these parts.
 """
@@ -23,7 +23,7 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index of a joined dataset to the number of one of its parts, and an index in this part."""
+    """Map from an index of a joined dataset to the index of one of its parts, and an index in this part."""
 
     @property
     def length(self) -> int:

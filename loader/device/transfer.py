@@ -269,7 +269,7 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """Convert a Python number (`value`), leaf `number` of a batch, to an array.
+    """Convert a Python number (`value`), the leaf with index `number` of a batch, to an array.
 
     Raises:
         OverflowError: an int is too large for jax, which would otherwise wrap it around.

@@ -59,7 +59,7 @@ STORE_SHARE = 1 / 2
 
 
 class Limits(NamedTuple):
-    """Limits for the numbers of positions (or rows) in tasks of a stage (operations that run in one task).
+    """Limits for how many positions (or rows) the tasks of a stage (operations that run in one task) have.
 
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
@@ -76,7 +76,7 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by number, if no messages are sent."""
+    """Return the limits of each stage (operations that run in one task), by index, if no messages are sent."""
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -86,7 +86,7 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by number, if messages go to workers.
+    """Return the limits of each stage (operations that run in one task), by index, if messages go to workers.
 
     Args:
         pipeline: pipeline of the run.

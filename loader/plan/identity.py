@@ -40,7 +40,7 @@ class Identity:
             earlier runs.
         joins: for each join of streams, its rule, and the names and sizes of its inputs.
         operations: for each operation, its fingerprint.
-        sizes: for each operation that takes several elements (`Batch`, `Pack`), their number.
+        sizes: for each operation that takes several elements (`Batch`, `Pack`), how many it takes.
     """
 
     sources: tuple[Values, ...]
@@ -92,7 +92,7 @@ class Identity:
         return [each for order in self.orders for each in (order, *orders_in(order))]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
-        """Return this identity with the order of leaf `number` (source with its sampler) replaced, and the source if given."""
+        """Return this identity with another order, and source if given, of leaf `number` (source with its sampler)."""
         source = self.sources[number] if source is None else source
         return replace(self, orders=_with(self.orders, number, order), sources=_with(self.sources, number, source))
 

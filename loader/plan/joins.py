@@ -157,7 +157,7 @@ class Joined:
     Attributes:
         inputs: nodes whose rows are joined.
         rule: decides from which input the next row comes.
-        names: names of the inputs for states and messages; empty if they are named by numbers.
+        names: names of the inputs for states and messages; empty if the inputs have only indices.
     """
 
     inputs: tuple[Node, ...]

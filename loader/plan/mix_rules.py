@@ -37,7 +37,7 @@ class RowOrder(Protocol):
     def without(self, part: int, position: int) -> RowOrder | None:
         """Return the order that draws no row of the input with index `part` from row `position` on; None if no input is left.
 
-        The other inputs keep their numbers.
+        The other inputs keep their indices.
         """
 
     def to_values(self) -> Any:
@@ -116,7 +116,7 @@ class MixRows(JoinPolicy):
         """Return the order without the inputs that have ended.
 
         Args:
-            ends: for each input that has ended, its number and the row at which it ended, in one list.
+            ends: for each input that has ended, its index and the row at which it ended, in one list.
         """
         if not ends:
             return self.order
@@ -154,10 +154,10 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a mix as it was in an earlier run. In its state, inputs have their earlier numbers.
+    """Rule of a mix as it was in an earlier run. In its state, inputs have their earlier indices.
 
     Attributes:
-        numbers: for each earlier input, its current number.
+        numbers: for each earlier input, its current index.
     """
 
     numbers: tuple[int, ...] = ()

@@ -81,7 +81,7 @@ class Pipeline:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations of all stages, in the order of their numbers."""
+        """All operations of all stages, in the order of their indices."""
         return tuple(chain.from_iterable(stage.operations for stage in self.stages))
 
     @property
@@ -253,7 +253,7 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Numbers of all stages below the top one, which groups their rows again.
+        """Indices of all stages below the top stage, which groups their rows again.
 
         The result is empty if a join is at the top. A stage is the operations that one task runs together.
         """

@@ -41,10 +41,10 @@ class Stage:
     """Operations that run together in one task.
 
     Attributes:
-        number: number in the pipeline. The inputs of a stage have lower numbers.
+        number: index in the pipeline. The inputs of a stage have lower indices.
         leaf: index of the leaf (source with its sampler) that the stage reads; None if its inputs
             are rows.
-        first: number, in the whole pipeline, of the stage's first operation.
+        first: index, in the whole pipeline, of the stage's first operation.
         operations: the operations, in order.
         part: the part of the pipeline that ends with this stage.
         input: the part of the pipeline whose rows are the inputs; None if the stage reads a leaf.
@@ -104,7 +104,7 @@ class Stage:
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Return how many inputs of the stage make one input of operation `number`."""
+        """Return how many inputs of the stage make one input of the operation with index `number`."""
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:

@@ -165,7 +165,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Return True if a dataset is in both mixes, and its operations have other numbers now."""
+        """Return True if a dataset is in both mixes, and its operations have other indices now."""
         if name not in self._sizes:
             return False
         before, stages = [*self._sizes][: [*self._sizes].index(name)], self._pipeline.stages

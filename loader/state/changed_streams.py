@@ -122,7 +122,7 @@ def _may_change(leaf: Leaf, saved: Values) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt leaf number `number` of a pipeline, and the states, if its order differs from that of the run.
+    """Adapt the leaf with index `number` of a pipeline, and the states, if its order differs from that of the run.
 
     Args:
         pipeline: pipeline as its loader made it.
@@ -157,7 +157,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline that has only leaf `number` (a source with its sampler) and the operations on its records."""
+    """Return a pipeline with only the leaf at index `number` (source with its sampler) and the operations on its records."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.snapshot is not None
     sources = pipeline.identity.sources[number : number + 1]
@@ -181,7 +181,7 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return a state in which leaf `number` (source with its sampler) gets the order and history of `of_leaf`.
+    """Return a state in which the leaf with index `number` (source with its sampler) gets the order and history of `of_leaf`.
 
     `of_leaf` is the state of that leaf's own pipeline.
     """
@@ -200,7 +200,7 @@ def _histories(order: Values) -> list[Values]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state was saved inside a batch or window, because the order of leaf `number` has changed.
+    """Check that no state was saved inside a batch or window, because the order of the leaf with index `number` has changed.
 
     A leaf is a source with its sampler.
 

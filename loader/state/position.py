@@ -307,7 +307,7 @@ class StreamPositionAPI(Resumable):
     def last_records(self) -> Any:
         """Return the keys `int64[records]` of the records in the last element, each once, in the order of the stream.
 
-        For joined datasets, a dict of such arrays, by the datasets' names or numbers. Nothing is
+        For joined datasets, a dict of such arrays, by the datasets' names or indices. Nothing is
         recorded for it while the loop runs. Records that a filter dropped are not included.
 
         Raises:

@@ -260,7 +260,7 @@ def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSa
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the `places` of a state: for each leaf that omits records, by its number, where nothing has been read yet.
+    """Return the `places` of a state: for each leaf that omits records, by index, the place from which on nothing is read.
 
     A leaf is a source with its sampler.
     """

@@ -159,7 +159,7 @@ class JoinedRuns:
         return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule how to continue after the end of input `number`.
+        """Ask the rule how to continue after the end of the input with index `number`.
 
         Return True if that is settled. Return False if it needs waiting, and `wait` is False. A failure of
         the rule becomes the end of the join.

@@ -79,12 +79,12 @@ class Provenance:
         alone: True if row i was made of input i alone, for all rows that there are.
         columns: origins of the rows as columns; None if row i was made of unit i.
         count: number of rows.
-        first: number of the task's first input among `inputs`; more than 0 if the task is a part of
+        first: index of the task's first input among `inputs`; more than 0 if the task is a part of
             another.
         before: number of rows of the first unit that earlier tasks made.
         open: True if later tasks may make more rows of the last unit.
         which: None, because all rows are of one block.
-        at: None, because rows have their numbers in the block.
+        at: None, because rows are found by their indices in the block.
     """
 
     stage: Stage
@@ -107,7 +107,7 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor (place in the stream) from which the stream continues after row number `row` of the block."""
+        """Return the cursor (place in the stream) from which the stream continues after row `row` of the block."""
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
@@ -136,7 +136,7 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return the table of records from which some rows of the block, given by number, were made.
+        """Return the table of records from which some rows of the block, given by their indices, were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
         """
@@ -246,7 +246,7 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """Find row `number` in several parts that follow one another; return its part's origin, and its number there.
+    """Find the row with index `number` in consecutive parts; return the origin of its part, and its index in that part.
 
     Each part is an origin with the range `[start, stop)` of its rows.
 

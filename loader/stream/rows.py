@@ -103,7 +103,7 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """Return row number `row`, and drop the reference here, so that its memory is free when the user drops it.
+        """Return the row with index `row`, and drop the reference here, so that its memory is free when the user drops it.
 
         Returns a copy if the block (the rows of one task) is kept to be returned again.
         """

@@ -36,12 +36,12 @@ READING, SAMPLER = "reading", "the sampler"
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of operation number `number` for error notes; "an operation" if it is None (unknown)."""
+    """Return the name of the operation with index `number` for error notes; "an operation" if it is None (unknown)."""
     return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Name the operation, or the source, that made the elements which operation `number` received.
+    """Name the operation, or the source, that made the elements that the operation with index `number` received.
 
     That is the last operation before it that is not a filter, or the reading of the source if there
     is none. If `number` is None (unknown), all operations count as before it.
@@ -204,7 +204,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Name the file of the record at a global position, and the record's number in the file.
+    """Name the file of the record at a global position, and the record's index in the file.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """

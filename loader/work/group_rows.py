@@ -16,7 +16,7 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return, for each row of a group, its tag (`int64[rows]`) and its number among the rows of the same position.
+    """Return, for each row of a group, its tag (`int64[rows]`) and its index among the rows of the same position.
 
     A tag is a number that names a record.
 

@@ -190,7 +190,7 @@ class Reader:
 
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
-    """Return a reader for each source with random access, by its number in `pipeline.every_leaf`."""
+    """Return a reader for each source with random access, by its index in `pipeline.every_leaf`."""
     return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
 
 

@@ -192,7 +192,7 @@ def batch_of(
     Args:
         parts: blocks with equal columns, each with the range `[start, stop)` of its rows.
         allocate: function that returns uninitialised arrays for shapes and dtypes (`ArraySpec`).
-        order: for each row of the batch, its number among all rows of `parts`. None: the order of
+        order: for each row of the batch, its index among all rows of `parts`. None: the order of
             `parts`.
     """
     first = parts[0][0]

@@ -104,8 +104,8 @@ class RowOrigins:
         positions: global position of that input, or its tag (a number that names a record) in a
             pipeline with several leaves (sources with their samplers).
         rows: for each row, its index among all rows made of the same position.
-        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
-            and the row's number there; otherwise empty.
+        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window, and the row's
+            index in the window; otherwise empty.
         open: True if the inputs that made the last row failed after it, so that more rows of them are
             missing.
     """
@@ -122,13 +122,13 @@ class RowOrigins:
         self.rows.append(row)
 
     def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Add one row for each number in `inputs`. `positions` has the positions of all inputs of the task."""
+        """Add one row for each index in `inputs`. `positions` has the positions of all inputs of the task."""
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block (the rows of one task), whose first input has number `first` here."""
+        """Append the origins of another block (the rows of one task), whose first input has index `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -140,7 +140,7 @@ class RowOrigins:
         return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
-        """Return the origins of the rows with these numbers."""
+        """Return the origins of the rows with these indices."""
         return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
@@ -159,7 +159,7 @@ class RowOrigins:
 
 
 def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """Decode `RowOrigins` from `inputs` and `positions` as bytes. If `rows` is empty, all row numbers are 0."""
+    """Decode `RowOrigins` from `inputs` and `positions` as bytes. If `rows` is empty, all row indices are 0."""
     numbers = array("q", inputs)
     return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 

@@ -56,7 +56,7 @@ class Worker:
         stacks_rows: True if rows may be stacked into columns, because they are sent to another process.
         owns_globals: True if nothing else in this process uses the global random generators, so their states may change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
-        run_throughs: shared readers of sources without random access, by stage number. None: readers of its own.
+        run_throughs: shared readers of sources without random access, by the index of the stage. None: readers of its own.
         seeds_globals: True to seed the random generators, also generators that are attributes of operations, for each
             element. They are restored after a task.
         watches_globals: True to warn of operations that draw from global generators. False if other threads may draw, too.

@@ -32,7 +32,7 @@ class PartShuffles:
     """The parts of a mix whose order is a plain shuffle of each epoch. `has` is False for other parts.
 
     Args:
-        parts: the samplers of all parts, in the order of their numbers.
+        parts: the samplers of all parts, in the order of their indices.
     """
 
     def __init__(self, parts: Sequence[VectorSampler]) -> None:
@@ -66,7 +66,7 @@ class Shuffles:
     """Shuffles of several sizes and seeds. Each shuffle has another order in each epoch.
 
     `permute(places, epochs, which)` takes three arrays of equal length, and returns for each place
-    the permuted place. `epochs` has the epoch of each place, `which` the number of its shuffle. In
+    the permuted place. `epochs` has the epoch of each place, `which` the index of its shuffle. In
     the example, the places are 0, 1, 2 of shuffle 0 in epoch 0, of shuffle 1 in epoch 0, and of
     shuffle 1 in epoch 1.
 
@@ -92,7 +92,7 @@ class Shuffles:
         Args:
             places: `int64[n]`, each below the size of its shuffle.
             epochs: `int64[n]`, the epoch of each place.
-            which: `int64[n]`, the number of each place's shuffle, its index in `sizes`.
+            which: `int64[n]`, the index in `sizes` of each place's shuffle.
 
         Returns:
             `int64[n]`, the permuted places.

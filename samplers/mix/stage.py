@@ -91,7 +91,7 @@ class WeightStage:
         return self._branch(best_tree(drawn))[0]
 
     def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
-        """Convert a tree of part numbers to a tree of nodes.
+        """Convert a tree of part indices to a tree of nodes.
 
         Returns:
             the root, or the index of the part if there is only one; its weight; and the difference
@@ -146,7 +146,7 @@ class WeightStage:
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """For each part that is drawn, by its number: the path from the root of the tree to the part."""
+        """For each part that is drawn, by its index: the path from the root of the tree to the part."""
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
@@ -284,7 +284,7 @@ class StageTables:
         """Follow each visit from its node down the tree to a part.
 
         Args:
-            nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for part number p.
+            nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for the part with index p.
             visits: `int64[n]`, the number of the visit at that node, from 0.
 
         Returns:
@@ -310,7 +310,7 @@ class StageTables:
             visits: `int64[n]`, the number of the visit at its node, from 0.
 
         Returns:
-            the nodes below (-1 - p for part number p), and the number of each visit among the visits
+            the nodes below (-1 - p for the part with index p), and the number of each visit among the visits
             of its new node.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
@@ -331,7 +331,7 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append a tree's nodes to `rows`, and return the number of its root; -1 - p for a tree of part p alone.
+    """Append a tree's nodes to `rows`, and return the index of its root; -1 - p for a tree of part p alone.
 
     Args:
         branch: the tree, or the index of a part.

@@ -117,7 +117,7 @@ class BalancedSampler(DrawnRecords):
         return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
-        """Return the number of the class at each position, and how often this class was drawn before."""
+        """Return the index of the class at each position, and how often this class was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
         count = len(self.classes)

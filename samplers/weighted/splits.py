@@ -134,10 +134,10 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 
 
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each record to a part so that each part gets its share of each class; return the part numbers.
+    """Assign each record to a part so that each part gets its share of each class; return the index of the part of each record.
 
     Args:
-        classes: `int64[records]`, the number of the class of each record.
+        classes: `int64[records]`, the index of the class of each record.
         shares: the share of each part, in any unit.
         seed: seed of the random choices.
     """
@@ -181,7 +181,7 @@ def _lacking_after(records: int, fractions: Floats) -> Floats:
 
 
 def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each group, in random order, to a part; return the part numbers.
+    """Assign each group, in random order, to a part; return the index of the part of each group.
 
     A group belongs to the part in whose share the group's middle lies.
 
@@ -219,7 +219,7 @@ def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: in
 
     Args:
         groups: `int64[records]`, the index of the group of each record.
-        classes: `int64[records]`, the number of the class of each record.
+        classes: `int64[records]`, the index of the class of each record.
         shares: the share of each part, in any unit.
         seed: seed that decides between groups of equal size.
     """

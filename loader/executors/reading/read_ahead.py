@@ -348,7 +348,7 @@ class ReadAhead:
     def reads_in_place(self, leaf: int, count: int) -> bool:
         """Return True if the worker itself reads `count` consecutive records, when it needs them.
 
-        `leaf` is the number of their leaf (a source with its sampler).
+        `leaf` is the index of their leaf (a source with its sampler).
         """
         if leaf not in self._paces:
             return True

@@ -60,7 +60,7 @@ class BudgetOrder(VectorSampler):
         identity: plain values that identify the order.
         seed: seed of random operations after the batches.
         shard_options: shard of this run.
-        layers: how earlier runs read the current window: a pair (its number, its first position), then for each run
+        layers: how earlier runs read the current window: a pair (index of the window, its first position), then for each run
             the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
         former: plans of windows before those of `windows`, if the plan was changed in earlier runs.

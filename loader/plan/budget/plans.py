@@ -98,7 +98,7 @@ class Plans:
         return epoch, found, (windows.shapes.rows[shape], windows.shapes.lengths[shape])
 
     def line_number(self, window: int, rank: int) -> int:
-        """Return the number of a shuffle: of the records of one shape in one window."""
+        """Return a number that identifies the shuffle of the records of one shape in one window."""
         return window * len(self.at(window).shapes.lengths) + rank
 
 

@@ -70,7 +70,7 @@ class PackedSource:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Ints) -> list[Any]:
-        """Return the rows with these numbers."""
+        """Return the rows with these indices."""
         if not len(keys):
             return []
         pieces = end_to_end([self.plan.row(row) for row in keys.tolist()])

@@ -348,10 +348,10 @@ class StepChain:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the numbers of two inputs: the first input of the failing batch, and the input that does not fit.
+        """Return the indices of two inputs: the first input of the failing batch, and the input that does not fit.
 
         The failing batch may come before the batch of the current input, because elements wait to be copied together.
-        Without a batch, both numbers are the same.
+        Without a batch, both indices are the same.
         """
         index, fault, window = inputs.last, self._context.fault, self._stage.window
         if fault is None:
@@ -394,7 +394,7 @@ class StepChain:
 
     @property
     def _joined(self) -> str:
-        """Return the names, or else the numbers, of the datasets that are joined before this stage.
+        """Return the names, or else the indices, of the datasets that are joined before this stage.
 
         A stage is a group of operations that run together in one task.
         """
@@ -421,7 +421,7 @@ class StepChain:
 
         Args:
             error: the failure.
-            unit: number of the failing unit (the inputs of one output) in the task.
+            unit: index of the failing unit (the inputs of one output) in the task.
         """
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit

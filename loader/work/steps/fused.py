@@ -104,7 +104,7 @@ def fused_at_front(operations: Sequence[Operation], first: int, context: Context
 
     Args:
         operations: the operations.
-        first: number of the first one in the pipeline.
+        first: index of the first of them in the pipeline.
         context: context of the chain; None: random maps cannot be fused.
     """
     fused: list[Plain] = []

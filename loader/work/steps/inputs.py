@@ -28,7 +28,7 @@ class Inputs:
             each row. It is called only if they are needed.
         tags: function that returns the tags of the same records. It is called only if they are
             needed, for example after a failure.
-        rows: for each input, its number among the rows of its position.
+        rows: for each input, its index among the rows of its position.
         place: index, in the stage, of the operation that gets the inputs.
     """
 

@@ -11,7 +11,7 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Wrap the step of operation `number`, so that random generators are seeded before each element.
+    """Wrap the step of the operation with index `number`, so that random generators are seeded before each element.
 
     These are the global generators, and `held`: generators that are attributes of the operation. The
     seed, position and row come from `context`.
