@@ -244,8 +244,8 @@ def test_any_history_of_runs_gives_each_record_once(history, ragged, window):
         for shard, stop in enumerate(reached):
             positions = present.first_position + np.arange(stop) * shards + shard
             keys = present.record_keys(positions)
-            shapes = present.batch_keys(present.record_keys(positions // shards * 0 + positions - shard)).shape
-            np.testing.assert_array_equal(present.batch_keys(keys).shape, shapes)
+            shapes = present.plans.batch_keys(present.record_keys(positions // shards * 0 + positions - shard)).shape
+            np.testing.assert_array_equal(present.plans.batch_keys(keys).shape, shapes)
             found += [
                 (epoch, place)
                 for key in keys.tolist()

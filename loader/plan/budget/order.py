@@ -133,8 +133,8 @@ class BudgetOrder(VectorSampler):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The values that decide the order."""
-        former = [[plan.until, shape_pairs(plan.windows)] for plan in self.former]
-        values = {"shapes": shape_pairs(self.windows), "former": former, "epoch": self.epoch}
+        former = [[plan.until, _shape_pairs(plan.windows)] for plan in self.former]
+        values = {"shapes": _shape_pairs(self.windows), "former": former, "epoch": self.epoch}
         return {**self.identity, **{name: value for name, value in values.items() if value not in (None, [])}}
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
@@ -236,8 +236,7 @@ class BudgetOrder(VectorSampler):
         """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
 
         Raises:
-            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart, or after
-                the end.
+            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart, or after the end.
         """
         first, position, begun = self.start
         last = max(reached)
@@ -267,14 +266,14 @@ class BudgetOrder(VectorSampler):
             shards: number of shards.
             window: number of the window after these batches, which decides the shuffle.
         """
-        taken = self.batch_keys(keys)
+        taken = self.plans.batch_keys(keys)
         plan = np.searchsorted([each.until for each in self.former], taken.window, side="right")
         of_plan = plan * self.plans.radix[2] + taken.shape
         groups = [np.empty(0, np.int64)]
         for number in distinct(of_plan):
             of_shape = keys[(of_plan == number) & (taken.records > 0)]
             if missing := -len(of_shape) % shards:
-                like = self.batch_keys(of_shape[-1:])
+                like = self.plans.batch_keys(of_shape[-1:])
                 empty = self.plans.key(like._replace(records=np.zeros(1, np.int64)))
                 of_shape = np.append(of_shape, np.repeat(empty, missing))
             groups.append(of_shape)
@@ -328,7 +327,7 @@ class BudgetOrder(VectorSampler):
         if self.epoch is not None or not self.steps_per_epoch:
             return 0
         key = self.record_keys(np.array([position], dtype=np.int64))
-        return int(self.batch_keys(key).window[0]) // len(self.windows)
+        return int(self.plans.batch_keys(key).window[0]) // len(self.windows)
 
     def record_keys(self, positions: Ints) -> Ints:
         """Return the keys `int64[n]` of batches at positions of this run."""
@@ -375,10 +374,6 @@ class BudgetOrder(VectorSampler):
             result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
         return result
 
-    def batch_keys(self, keys: Ints) -> BatchKey:
-        """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
-        return self.plans.batch_keys(keys)
-
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
 
@@ -400,6 +395,6 @@ class BudgetOrder(VectorSampler):
         return (epoch - (self.epoch or 0)) * self.steps_per_epoch + step, shard, row
 
 
-def shape_pairs(windows: BudgetWindows) -> list[list[int]]:
+def _shape_pairs(windows: BudgetWindows) -> list[list[int]]:
     """Return the shapes of planned batches as plain values: pairs [padded length, rows]."""
     return [list(pair) for pair in zip(windows.shapes.lengths, windows.shapes.rows)]

@@ -81,7 +81,7 @@ class BudgetSource:
         if not len(keys):
             return []
         batches = [self._order.plans.places(key, at_least=1) for key in keys.tolist()]
-        counts = self._order.batch_keys(keys).records.tolist()
+        counts = self._order.plans.batch_keys(keys).records.tolist()
         places = np.concatenate([places for _, places, _ in batches])
         epochs = np.repeat([epoch for epoch, _, _ in batches], [len(places) for _, places, _ in batches])
         records = iter(self._input.records(epochs, places))

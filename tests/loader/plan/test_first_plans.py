@@ -69,8 +69,8 @@ def test_what_is_left_of_a_run_is_that_of_each_shard(windows):
             for shard, start in enumerate(reached)
             for step in range(start, end)
         ]
-        there = [key for key in expected if run.batch_keys(np.array([key])).records[0]]
-        found = [key for key in begun.ravel().tolist() if run.batch_keys(np.array([key])).records[0]]
+        there = [key for key in expected if run.plans.batch_keys(np.array([key])).records[0]]
+        found = [key for key in begun.ravel().tolist() if run.plans.batch_keys(np.array([key])).records[0]]
         assert sorted(found) == sorted(there)
 
 
