@@ -36,7 +36,7 @@ class _Counts:
         return self._at == len(self._left)
 
     def after(self, number: int, then: Step) -> Step:
-        """Return a step that calls `then` with an element, and then counts it for flat map `number`.
+        """Return a step that calls `then` with an element, and then counts it for the flat map with index `number`.
 
         It is counted only while this flat map is the first whose count is not reached.
         """

@@ -149,7 +149,7 @@ class RecordInput(Protocol):
     def place(self, part: InputPart, place: int) -> str:
         """Return a text that names the place of a record, for messages.
 
-        `place` is the number that the record has in its `Chunk`.
+        `place` is the record's index in its `Chunk`.
         """
 
 

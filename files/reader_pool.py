@@ -58,7 +58,7 @@ class _Loan(Generic[ReaderT]):
 
 
 class ReaderPool(Generic[ReaderT]):
-    """Pool of open readers by file number. Thread-safe.
+    """Pool of open readers, by the index of the file. Thread-safe.
 
     Args:
         open_reader: function that takes the index of a file and opens it. It is called on the thread that borrows the reader,

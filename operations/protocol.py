@@ -131,15 +131,15 @@ class Context:
     Attributes:
         seed: seed of the random operations.
         position: position of the record in the global order; for a batch, the position of its first record.
-        row: number of the element among all that come from one position; 0 unless a flat map makes several.
-        input: index of the task's input from which the element was made; for a batch, the number of one such input.
+        row: index of the element among all elements that come from one position; 0 unless a flat map makes several.
+        input: index of the task's input from which the element was made; for a batch, the index of one such input.
         packed: while rows of a window are packed, its documents and the index of the row; while a window is batched by
-            budget, the numbers of the batch's records in the window, and None; otherwise None.
+            budget, the indices of the batch's records in the window, and None; otherwise None.
         only: index of the only element of a window to push to the next step; None: push all.
         allocate: function that allocates batches.
         notify: function that reports messages about leaves to the user.
         most: maximum number of rows of a batch, because the stage currently has at most this many inputs.
-        take_all: for each batch operation, by its number: function that adds all elements of an iterator.
+        take_all: for each batch operation, by its index: function that adds all elements of an iterator.
         at_end: functions that are called, in order, at the end of a span (consecutive batches handed to one worker), to
             finish open batches.
         at_failure: functions that are called, in order, after a failure. If an element that a step still holds is at fault,
@@ -225,7 +225,7 @@ class Operation:
         Args:
             then: the next step.
             context: context that all steps of the chain share.
-            number: number of this operation in the pipeline; it is part of the key of its random numbers.
+            number: index of this operation in the pipeline; it is part of the key of its random numbers.
         """
         raise NotImplementedError
 

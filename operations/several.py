@@ -65,7 +65,7 @@ class WindowShuffle(Operation):
         It takes the number of elements, and seed, position and row of the first element. It returns the order as indices.
 
         Args:
-            number: number of the operation in the pipeline, a part of the key of its random numbers.
+            number: index of the operation in the pipeline, a part of the key of its random numbers.
         """
         generator_at, own = KeyedGenerator(number).at, self.seed
 

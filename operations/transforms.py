@@ -80,7 +80,7 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with its own seed, for use in a chain of datasets as operation `number`.
+        """Return the same map with its own seed, for use in a chain of datasets as the operation with index `number`.
 
         Raises:
             SeedError: the chain has no seed, so that `seed_for("random_map", None)` fails.
@@ -141,7 +141,7 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with a seed, for use in a chain of datasets as operation `number`.
+        """Return the same map with a seed, for use in a chain of datasets as the operation with index `number`.
 
         Raises:
             SeedError: neither this map nor the chain has a seed, so that `seed_for` fails.

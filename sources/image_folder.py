@@ -1,4 +1,4 @@
-"""Source of image files in one folder per class. A record has the bytes of a file and the number of its class.
+"""Source of image files in one folder per class. A record has the bytes of a file and the index of its class.
 
 The folders are listed when the source is made. A worker process lists them again, because millions
 of names would take long to send, and checks the result with a digest. A file is open only while it
@@ -78,7 +78,7 @@ class _Listing:
 class ImageFolderDataSource:
     """Image files in folders, one folder for each class. Thread-safe, picklable, safe to fork.
 
-    A record is a dict: `{"image": bytes of the file, "label": number of the class}`. `DecodeImage` decodes the bytes.
+    A record is a dict: `{"image": bytes of the file, "label": index of the class}`. `DecodeImage` decodes the bytes.
 
     Args:
         paths: a folder that contains one folder for each class, with images at any depth; or a list of such folders, where

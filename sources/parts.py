@@ -26,7 +26,7 @@ def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[Fou
 
     Args:
         look: the function, which takes one part.
-        parts: for example paths, or numbers of files.
+        parts: for example paths, or indices of files.
 
     Raises:
         Exception: an error that `look` raises.

@@ -111,7 +111,7 @@ class TfdsDataSource:
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the file of the example `key`, and its number in the file; None if the files are not ArrayRecord."""
+        """Return the file of the example `key`, and the example's index in it; None if the files are not ArrayRecord."""
         return None if self._files is None else self._files.file_place(key)
 
     @property

@@ -71,7 +71,7 @@ class _Nowhere:
 
 
 def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, operation: int) -> None:
-    """Seed each generator by an element's place and the number of an operation.
+    """Seed each generator by an element's place and the index of an operation.
 
     Args:
         generators: generators that the operation holds; each also gets its own number in the seed.

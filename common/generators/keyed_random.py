@@ -64,7 +64,7 @@ class KeyedGenerator:
 
 
 def child_row(row: int, index: int) -> int:
-    """Return the row number, in `[0, 2^64)`, of element `index` that a flat map made of row `row`.
+    """Return the row index, in `[0, 2^64)`, of element `index` that a flat map made of row `row`.
 
     For row 0 it is `index`.
     """

@@ -96,7 +96,7 @@ class CachedBlocks:
         would fill most of the cache.
 
         Args:
-            blocks: numbers of the blocks.
+            blocks: indices of the blocks.
             wanted: number of bytes that will be read from them.
         """
         size = len(blocks) * BLOCK_BYTES
@@ -179,7 +179,7 @@ class CachedBlocks:
         """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block.
 
         Args:
-            run: consecutive numbers of the blocks.
+            run: consecutive indices of the blocks.
             claims: right to write each of them.
         """
         first = run[0] * BLOCK_BYTES
@@ -266,7 +266,7 @@ def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) ->
     """Return the bytes of a range that spans several blocks.
 
     Args:
-        found: all blocks of the range, by number.
+        found: all blocks of the range, by index.
         block: first block of the range.
         start: first byte, counted from the beginning of that block.
         stop: byte after the last one, counted in the same way.
@@ -294,7 +294,7 @@ def together(ranges: Sequence[Range]) -> list[Range]:
 
 
 def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
-    """Return the numbers of the blocks that contain a byte of the ranges, ascending.
+    """Return the indices of the blocks that contain a byte of the ranges, ascending.
 
     >>> blocks_of([BLOCK_BYTES - 1, 0, 5 * BLOCK_BYTES], [2, 1, 0])
     [0, 1]

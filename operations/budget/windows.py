@@ -89,7 +89,7 @@ class BudgetWindows:
         Args:
             shards: number of shards.
             windows: `int64[n]`, windows of the epoch.
-            steps: `int64[n]`, number of each step within its window.
+            steps: `int64[n]`, index of each step within its window.
             shard: `int64[n]`, shard of each batch; or `int64[shards, 1]`, for the batches of all shards.
         """
         made = self.steps_on(shards)
@@ -101,12 +101,12 @@ class BudgetWindows:
         return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
-        """Return the batch that has a slot: number of its step within the window, its shard, and the row in the batch.
+        """Return the batch that has a slot: index of its step within the window, its shard, and the row in the batch.
 
         Args:
             shards: number of shards.
             window: number of the window.
-            slot: number of the slot in the window's line.
+            slot: index of the slot in the window's line.
         """
         made = self.steps_on(shards)
         rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])

@@ -90,7 +90,7 @@ class Pieces:
         return dataclasses.replace(self, starts=starts, stops=stops, planned=planned, eos=eos)
 
     def row(self, row: int) -> Pieces:
-        """Return the pieces of the row number `row`."""
+        """Return the pieces of the row with index `row`."""
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
         ends = np.array([stop - start])

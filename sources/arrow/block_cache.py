@@ -28,7 +28,7 @@ class BlockCache(Generic[BlockT]):
     """Cache of decoded blocks, limited in bytes. Thread-safe.
 
     Args:
-        decode: function that takes the number of a block and returns the block. It is called on the
+        decode: function that takes the index of a block and returns the block. It is called on the
             thread that requests the block, without the lock.
         limit: maximum number of bytes in the cache. The block used last stays even if it is larger.
 
@@ -49,7 +49,7 @@ class BlockCache(Generic[BlockT]):
         forget_after_fork(self)
 
     def get(self, number: int) -> BlockT:
-        """Return the block with this number, decoded if necessary.
+        """Return the block with this index, decoded if necessary.
 
         Raises:
             Exception: whatever `decode` raises; each thread that waits for the block gets it.

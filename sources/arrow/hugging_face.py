@@ -218,7 +218,7 @@ class HuggingFaceDataSource:
     def _selected(self) -> tuple[Finder, PieceRows] | None:
         """Finds the table's row for each row of a dataset that was shuffled or from which rows were selected; else None.
 
-        The two items find the places of the dataset's rows, and read the table's row numbers there.
+        The two items find the places of the dataset's rows, and read the table's row indices there.
         """
         table = self.dataset._indices
         if table is None:

@@ -100,7 +100,7 @@ class RowGroups:
         self._readers.close()
 
     def prefetch_groups(self, numbers: Sequence[int]) -> None:
-        """Start to fetch row groups, by their numbers over all files, into the cache on disk. Only for files in stores."""
+        """Start to fetch row groups, by their indices over all files, into the cache on disk. Only for files in stores."""
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)

@@ -120,7 +120,7 @@ class Windows(OnSource):
         """Return two arrays: the episode of each window, and the number of the window's first frame in that episode.
 
         Args:
-            keys: `int64[n]`, numbers of windows.
+            keys: `int64[n]`, indices of windows.
         """
         episodes = np.searchsorted(self._ends, keys, side="right")
         first = np.where(episodes > 0, self._ends[episodes - 1], 0)

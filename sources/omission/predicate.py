@@ -1,6 +1,6 @@
 """Select records by a user's predicate of file and row.
 
-The predicate is called with the name of a file and an array of many row numbers. If that raises an
+The predicate is called with the name of a file and an array of many row indices. If that raises an
 exception, or does not return bools (one for all rows, or one for each), it is called for each row.
 """
 
@@ -75,7 +75,7 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
     """Return the results of a predicate for consecutive rows of a file, `bool[count]`.
 
-    It is called once with the array of all row numbers. If that raises an exception, or the result is
+    It is called once with the array of all row indices. If that raises an exception, or the result is
     neither `bool[count]` nor a single bool, it is called for each row.
 
     Args:

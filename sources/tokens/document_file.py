@@ -113,7 +113,7 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch documents, given by number, of a file in a store. Does nothing for a local file."""
+        """Start to fetch documents, given by index, of a file in a store. Does nothing for a local file."""
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:

@@ -81,7 +81,7 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of epoch number `epoch`, as lists of record numbers, of which there are `count`.
+    """Return the batches of epoch number `epoch`, as lists of record indices, of which there are `count`.
 
     Each worker batches every n-th record of the shuffled order, and the workers' batches come in
     turn.

@@ -33,7 +33,7 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return a boolean mask that is True for record numbers that 5 divides.
+    """Return a boolean mask that is True for record indices that 5 divides.
 
     These records are not used for training.
     """

@@ -158,7 +158,7 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each leaf of a pipeline by number, the sorted keys to search for, in the form that its source uses.
+    """Return, for each leaf of a pipeline by index, the sorted keys to search for, in the form that its source uses.
 
     A leaf is a source with its sampler.
 

@@ -127,7 +127,7 @@ class ShuffledWindows(WindowShuffle):
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Return a function that returns the order of the elements of a window, as a list of their numbers.
+        """Return a function that returns the order of the elements of a window, as a list of their indices.
 
         The function takes a count of elements, a seed, a position and a row; it uses the count and
         the position.

@@ -139,7 +139,7 @@ class ElasticIterator(IterDataset[Any]):
         self._iterator.start_prefetch()
 
     def get_shard_states(self) -> dict[int, Any]:
-        """Return the state of each of this shard's datasets, by its number in the interleave.
+        """Return the state of each of this shard's datasets, by its index in the interleave.
 
         Raises:
             NotImplementedError: if `ds` is not a stream; then use `get_state()`.

@@ -61,7 +61,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         Datasets that were already begun are opened first; datasets that have ended are left out.
 
         Args:
-            states: state of each of this shard's datasets, by its number in the interleave.
+            states: state of each of this shard's datasets, by its index in the interleave.
         """
         self._begun_with = states
         left = sorted((number for number in states if states[number] != _ENDED), key=lambda n: states[n] is _FRESH)
@@ -126,7 +126,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self.set_shard_states(places)
 
     def get_shard_states(self) -> ShardStates:
-        """Return the state of each of this shard's datasets, by its number in the interleave.
+        """Return the state of each of this shard's datasets, by its index in the interleave.
 
         The states of all shards, merged, are a checkpoint that any number of shards can restore.
         This call reads the most recent elements a second time.

@@ -256,7 +256,7 @@ class _Interleaved(Resumed[Any]):
         self._datasets, self._places = datasets, len(state["open"])
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state: the open streams, the place whose turn it is, and the number of the next stream to open.
+        """Return the state: the open streams, the place whose turn it is, and the index of the next stream to open.
 
         The number and the state of each open stream are one JSON text, so that the structure of the
         state never changes.

@@ -204,7 +204,7 @@ class MapDataset(OurMapDataset[T]):
             selection_map: returns, for an index, `(index of the dataset, index in it)`.
 
         Raises:
-            IndexError: when an element is made, if there is no dataset of the number.
+            IndexError: when an element is made, if the map returns the index of a dataset that does not exist.
         """
         named = _nodes("select_from_datasets", datasets)
         return _chosen(named, ByMap(selection_map, len(named)))

@@ -142,7 +142,7 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     This is for a dataset whose elements have indices.
 
     Args:
-        of_workers: the states of Grain's workers, in the order of their numbers.
+        of_workers: the states of Grain's workers, in the order of their indices.
         tree: the plan of the dataset.
         pipeline: the pipeline of that plan.
 

@@ -273,7 +273,7 @@ class Bins:
         return int(np.count_nonzero(self._documents))
 
     def row(self, number: int) -> dict[str, Any]:
-        """Return the row made of bin `number`, with sorted keys as in Grain.
+        """Return the row made of the bin with index `number`, with sorted keys as in Grain.
 
         Raises:
             ValueError: if a feature that is a tree is not a meta feature.
