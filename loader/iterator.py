@@ -45,7 +45,7 @@ LOG_SECONDS = 60.0
 class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
-    Use it from one thread at a time. If an operation raises an exception, the state is still that after the last
+    Use it from one thread at a time. If an operation raises an exception, the state is still the state after the last
     element delivered, so the next `next` tries the same element again. `set_state` moves to another position. To stop
     its threads at once, close it, use it as a context manager, or delete it.
     """
@@ -331,7 +331,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         All shards must make the same call, before any of them comes to the step; nothing is sent
         between them. What was prefetched is dropped, and workers start again.
 
-        Weights of a mix: every state after the call contains the change. A program with the former
+        Weights of a mix: every state after the call contains the change. A program with the earlier
         weights, or with the new ones, can restore it on any number of shards. Other changes are made
         when the iterator comes to the step; `set_state` drops changes whose step has not come. Restore
         a state of a later step in a program that has the change.

@@ -147,7 +147,8 @@ class ExecutionOptions:
         ray_options: needs and place of each actor, as arguments of Ray's `.options()`, such as `num_cpus` (default 1),
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None (default): the cluster that this
-            process has joined, or that the environment variable RAY_ADDRESS names; otherwise one is started here.
+            process has joined, or that the environment variable RAY_ADDRESS names; otherwise a cluster is started on
+            this machine.
         seed_globals: True: seed random generators before each call of an operation, by seed, position and operation.
             These are the global generators (NumPy's, Python's `random`, and torch's on the CPU if torch is loaded), and
             generators that an operation holds in an attribute or variable. Then operations that draw from them give the

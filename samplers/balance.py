@@ -121,7 +121,7 @@ class Balance:
         With `n` parts, record `i` of part `p` has key `i * n + p`.
 
         Args:
-            names: names of the parts; the number `p` of a part is its index here.
+            names: names of the parts; the index `p` of a part is its index in this list.
 
         Raises:
             LengthsError: if the lengths are one array, or a dict with names other than the names of the parts.

@@ -37,7 +37,7 @@ class Upstream:
         self.goes_back = hasattr(iterator, "get_state") and hasattr(
             iterator, "set_state"
         )  # else `go_back` does nothing
-        self.user_mark: Any = None  # position of the user; None: that of the iterator
+        self.user_mark: Any = None  # position of the user; None: the iterator's position
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
         self.gone = False  # the feeder was closed or dropped
@@ -159,7 +159,7 @@ class Upstream:
     def way_out(self) -> None:
         """At the end of the reader thread, close the iterator or move it back, if no other thread will do that."""
         if self.gone or not self._owned:
-            with contextlib.suppress(Exception):  # whoever is there does the same, and hears of it
+            with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
                 self.leave()
 
 

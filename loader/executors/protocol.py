@@ -106,7 +106,10 @@ class Tuning:
         self._found: Any = None
 
     def take(self) -> Any:
-        """Return the progress of the search, and remove it here; None if there is none, or if another executor has it."""
+        """Return the progress of the search, and remove it from this object.
+
+        The result is None if no search has begun, or if another executor has it.
+        """
         found, self._found = self._found, None
         return found
 

@@ -128,7 +128,7 @@ class _Numbering:
         """
         for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:
-                continue  # rows of a join need no stage before that of a batch
+                continue  # rows of a join need no stage before the batch's stage
             leaf = len(self.leaves) - 1 if part is None else None
             check_shards(run, self.leaves[-1].shard.shard_count)
             size = size.plus(NodeCounts(0, 1, 0))

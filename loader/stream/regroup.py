@@ -154,7 +154,7 @@ class Regroup(Pull[Request]):
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     """Describe rows as ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
 
-    The order is `int32[rows]` as bytes; None if it is that of the ranges.
+    The order is `int32[rows]` as bytes; None if it is the order of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []

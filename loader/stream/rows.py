@@ -121,7 +121,7 @@ class Rows:
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
         """Describe rows `[start, stop)` as ranges of blocks (the rows of one task each), with their order.
 
-        The order is the index of each row among the rows of these ranges; None if it is that of the ranges.
+        The order is the index of each row among the rows of these ranges; None if it is the order of the ranges.
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None

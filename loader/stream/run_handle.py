@@ -33,7 +33,7 @@ class RunHandle:
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
         self._executor: Executor | None = None
-        self._kept = False  # the executor is that of the last run, for the next one
+        self._kept = False  # the executor is the last run's, kept for the next run
         self._changing = False
         _ALL.add(self)
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...common.generators.global_random import states
 from ...operations.protocol import Element, Step
 
-# Chosen: those of some records take less than a millisecond.
+# Chosen: the draws of some records take less than a millisecond.
 LOOKS = 24
 """Number of checks of the generators in a worker's first task of a stage (operations that run in one task)."""
 

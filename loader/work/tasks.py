@@ -252,7 +252,10 @@ class Block:
         self.count = len(elements)
 
     def columns(self) -> Any:
-        """Return the rows as `StackedRows` whose memory may become a batch; None if they are here, kept, or no columns."""
+        """Return the rows as `StackedRows` whose memory may become a batch.
+
+        The result is None if the rows are in this object, if they are kept, or if they are not columns.
+        """
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:

@@ -77,13 +77,13 @@ class Worker:
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
         # Tasks of each stage up to the next that is timed. A stopwatch would be memory that no cache holds, for each batch.
         self._until_timed = [1 if self._stopwatches else sys.maxsize] * len(pipeline.stages)
-        self._timing = False  # the task that is being done …
-        self._reading = 0.0  # … in which so many seconds were spent on reading …
-        self._ahead = 0.0  # … and reads ahead of it took so many more …
-        self._inputs = 0  # … so many positions; or it is about so many rows
+        self._timing = False  # True while a timed task runs
+        self._reading = 0.0  # seconds that this task spent on reading
+        self._ahead = 0.0  # further seconds that reads ahead for this task took
+        self._inputs = 0  # number of positions or rows of this task
         self._stacks_rows = [stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
-        self._used: StepChain | None = None  # by the task that is being done
+        self._used: StepChain | None = None  # by the current task
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
@@ -94,11 +94,11 @@ class Worker:
         self._owns_globals, self._torch = owns_globals, LateTorch()
         self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
         self._unwatched = set(self._to_watch)
-        self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the task that is being done
+        self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the current task
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the index of the stage
         self.busy: Busy | None = None
-        self.units: ColumnUnits | None = None  # of which one is being made
+        self.units: ColumnUnits | None = None  # elements of the current task that are made from columns
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
@@ -257,7 +257,7 @@ class Worker:
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
-        """Return True if a failed task may run again without the failing record; False if memory ran out."""
+        """Return True if a failed task runs again without the failing record: errors are skipped, and memory sufficed."""
         return bool(self._pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:

@@ -268,8 +268,8 @@ class WholeOrder:
         Args:
             place: first place of the changed order.
             rule: the order of all records.
-            joins: True if new records join the epoch of this place; at the end of an epoch, they
-                make it longer. False: they are read from the next epoch on that begins at or after
+            joins: True if new records are added to the epoch of this place; at the end of an epoch,
+                they make it longer. False: they are read from the next epoch on that begins at or after
                 this place.
         """
         kept = self.stretches[: bisect_right(self._starts, place)]

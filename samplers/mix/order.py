@@ -46,8 +46,8 @@ class MixOrder:
     Differences of several stages do not add up.
 
     Attributes:
-        names: names of the parts, including parts that are no longer drawn. The index of a part is
-            its index here.
+        names: names of the parts, including parts that are no longer drawn. The index of a part is its
+            index in `names`.
         stages: first position and weights of each stage, in ascending order from 0.
         made: computed first stages of another order that begins in the same way; they are not computed again.
 

@@ -110,7 +110,7 @@ class MixSampler(MixPast):
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts; the index of a part in record keys is its index here."""
+        """Names of the parts; the index of a part in record keys is its index in this list."""
         return list(self._parts)
 
     @cached_property

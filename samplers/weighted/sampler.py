@@ -44,8 +44,8 @@ class WeightedSampler(DrawnRecords):
 
     Weights may change from one run to the next: `set_state(state, strict=False)` resumes at the
     next position with the new weights. The state has a digest of the weights, and the position from
-    which they are used. Without replacement, a record that was already read in the present
-    epoch may then come again in it.
+    which they are used. Without replacement, a record that was already read in the current epoch may
+    then come again in this epoch.
 
     Args:
         weights: a weight, 0 or more, for each record, as an array or list; they need not sum to
