@@ -221,7 +221,7 @@ def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
     Args:
         name: name of the leaf, for the message.
         shape: shape of the leaf.
-        sharding: its sharding. One without a mesh is not checked.
+        sharding: its sharding. A sharding without a mesh is not checked.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those

@@ -244,7 +244,7 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 def _layer_to_values(layer: Layer) -> list[Any]:
     """Return a layer (skipped ranges, or the local positions that shards reached) as short plain values.
 
-    Ranges become pairs. Positions become three values: the smallest one, a divisor, and a list with
+    Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list with
     (position - smallest) / divisor for each shard.
     """
     numbers = [part for part in layer if isinstance(part, int)]
@@ -283,7 +283,7 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
     """Shorten layers that follow one another: merge the parts that all shards have read.
 
     Returns:
-        The layers, and a global position below which nothing is left.
+        The layers, and a global position below which all positions were read.
     """
     brief: list[UnreadOrder | Without] = []
     lowest = 0  # index into what is at hand, below which nothing is left

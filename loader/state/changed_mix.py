@@ -1,6 +1,6 @@
-"""Resume a mix whose weights or parts differ from those of the run before.
+"""Resume a mix whose weights or parts differ from those in the earlier run.
 
-In: the pipeline as its loader made it, and states. Out: both, with the order of the run before up to the
+In: the pipeline as its loader made it, and states. Out: both, with the order of the earlier run up to the
 position where it stopped, and the current order from there on. Other pipelines and states are returned unchanged.
 """
 
@@ -100,7 +100,7 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Name a part whose own order differs between `mix` and `saved`, the mix of the run before; "" if none differs."""
+    """Name a part whose own order differs between `mix` and `saved`, the mix of the earlier run; "" if none differs."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if told is not None and lasting_order(told) != lasting_order(now):

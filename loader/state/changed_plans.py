@@ -1,4 +1,4 @@
-"""Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those of the run before.
+"""Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those in the earlier run.
 
 In: the pipeline as its loader made it, and states. Out: both, with the run's plan for all windows (batches that are
 planned together) that a shard has begun, and the current plan for all later ones.

@@ -121,7 +121,7 @@ def _with_orders(
 
 
 def _differs(order: ChangingSampler, history: History) -> bool:
-    """Return True if an order has other records than at the end of `history`, the changes of the run before."""
+    """Return True if an order has other records than at the end of `history`, the changes of the earlier run."""
     last = history.last
     return (order.num_records, order.omitted.digest, order.generation) != (last.records, last.omitted, last.generation)
 
@@ -144,7 +144,7 @@ def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
 
 
 def _as_it_was(pipeline: Pipeline, saved: Values, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the weights and ends of parts of the run before, which had `length` positions."""
+    """Return the pipeline of a mix with the weights and ends of parts of the earlier run, which had `length` positions."""
     mix: Any = pipeline.leaf.sampler
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix.as_it_was(saved, length)))
 
@@ -253,7 +253,7 @@ def in_generation(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Return the pipeline of an epoch, and states, adapted to the same generation (version of the source's files).
 
-    If the states are inside the epoch, it is the generation of their run; otherwise, the current one.
+    If the states are inside the epoch, this is the generation that their run read; otherwise, the current generation.
 
     Args:
         pipeline: pipeline of the epoch, over the current generation.

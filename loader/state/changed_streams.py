@@ -122,7 +122,7 @@ def _may_change(leaf: Leaf, saved: Values) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt the leaf with index `number` of a pipeline, and the states, if its order differs from that of the run.
+    """Adapt the leaf with index `number` of a pipeline, and the states, if its order differs from the run's order.
 
     Args:
         pipeline: pipeline as its loader made it.

@@ -86,7 +86,7 @@ class Rows:
     blocks: Sequence[NumberedBlock]
 
     def take_all(self) -> list[Any] | Units | None:
-        """Return all rows as a list in reverse order, and drop the references to them here.
+        """Return all rows as a list in reverse order, and drop this object's references to them.
 
         If the rows are made one by one, return the object that makes them. Return None if each row must be
         taken with `take`.
@@ -141,7 +141,7 @@ class Rows:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return rows `[start, stop)` of these, with another function for the cursor (place in the stream) after a row."""
+        """Return the rows `[start, stop)` with another function for the cursor (place in the stream) after a row."""
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 

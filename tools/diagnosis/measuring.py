@@ -242,7 +242,7 @@ def _with_sampler(loop: Measured) -> Measured:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Return the number of workers: with "auto" the current one, in a cluster the number that did tasks."""
+    """Return the number of workers: with "auto" the current number, in a cluster the number that did tasks."""
     if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:

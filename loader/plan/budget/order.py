@@ -206,7 +206,7 @@ class BudgetOrder(VectorSampler):
         return self._last_run().left(runs[-1], self._shards)
 
     def _last_run(self) -> BudgetOrder:
-        """Return the order of the run before this one, with the plan that it had. There must be one in `layers`."""
+        """Return the order of the run before this run, with the plan that it had. `layers` must have such a run."""
         *before, reached = self.layers
         run = dataclasses.replace(self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before))
         start = run.start
