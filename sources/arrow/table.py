@@ -41,7 +41,7 @@ class Numbers:
 
 
 class Ragged:
-    """Values of unequal length in shared memory: `items` has them all, and `bounds` finds each one in it.
+    """Values of unequal length in shared memory: `items` has all values, and `bounds` finds each value there.
 
     Args:
         offsets: for each chunk of n values, n + 1 offsets into its contents.

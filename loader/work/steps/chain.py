@@ -184,7 +184,7 @@ class StepChain:
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the global position of each row of a task; for rows of a join, the row's index in the join, over all shards."""
+        """Return the global position of each row of a task; for a row of a join, its index in the join, over all shards."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
