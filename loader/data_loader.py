@@ -289,12 +289,12 @@ class DataLoader(LoaderMethods):
             that the environment variable RAY_ADDRESS names; otherwise one is started on this machine.
         observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write its
             table to the log once a minute and at the end: logger "headrace", level INFO.
-        seed_globals: True: seed the global random generators (NumPy's, that of `random`, and torch's on the CPU if torch is
-            loaded) before each call of an operation, by seed, position and operation. Then operations that draw from them
-            give the same results with any number of workers, at 15 µs a call. After each task the generators are restored.
-            The sampler needs a seed. Not for threads, which share the generators. False (default): each worker process has
-            its own states, and an operation that is seen to draw from them causes a warning. It is better to use the
-            generator that `RandomMapTransform` passes.
+        seed_globals: True: seed the global random generators (NumPy's, Python's `random`, and torch's on the CPU if
+            torch is loaded) before each call of an operation, by seed, position and operation. Then operations that
+            draw from them give the same results with any number of workers, at 15 µs a call. After each task the
+            generators are restored. The sampler needs a seed. Not for threads, which share the generators. False
+            (default): each worker process has its own states, and an operation that is seen to draw from them causes a
+            warning. It is better to use the generator that `RandomMapTransform` passes.
         hang_seconds: seconds after which a warning about an unfinished task is logged, and again each time these seconds
             have passed (default 60; None: never). It names the operation, the record and the line of code that is being
             executed, in your process or in a worker.

@@ -141,7 +141,7 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs: those of the rows that operations make of the records.
+        """Return this balance with other costs: the costs of the rows that operations make of the records.
 
         Args:
             costs: the cost of each row.

@@ -328,8 +328,9 @@ class Batched(Regrouped):
         return [used._replace(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of a batch, from which random maps derive random numbers: those of its first element.
+        """Return the position and row of a batch, from which random maps derive random numbers.
 
+        They are the position and row of the batch's first element.
         Elements that are dropped because the last batch of an epoch is not full are not counted.
         """
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])

@@ -156,7 +156,7 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """Return into how many pieces `sharding` divides an array with `rank` axes: those of this process, and along each axis.
+    """Return into how many pieces `sharding` divides an array with `rank` axes: for this process, and along each axis.
 
     Returns:
         the number of pieces of its leading axis that this process holds; and, for each axis, into

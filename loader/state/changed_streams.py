@@ -192,7 +192,7 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
 
 
 def _histories(order: Values) -> list[Values]:
-    """Return the changes in the fingerprint of an order; for a mix, also those of each of its parts."""
+    """Return the changes in the fingerprint of an order; for a mix, also the histories of its parts."""
     return [
         {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
         for each in (order, *orders_in(order))

@@ -307,7 +307,7 @@ class ProgramChanges:
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
     def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return a pipeline with all waiting changes, as if its loader had made it so."""
+        """Return the pipeline that a loader would make with all waiting changes."""
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:

@@ -188,8 +188,8 @@ class Provenance:
         Args:
             rows: indices of the rows or batches.
             firsts: for each, the index of the first input of its window.
-            packed: for each row of the block, the documents of its window and the row's number
-                there.
+            packed: for each row of the block, the documents of its window, and the row's index in the
+                window.
         """
         pack: Any
         number, pack = next(

@@ -61,8 +61,8 @@ class ProcessTransport(Transport):
         options: options of the workers.
         note_bytes: function that is called with each change of the bytes of memory shared with
             workers.
-        worker_count: number of workers; None: that of the options.
-        spawner: makes the processes; tests pass one that imitates them. None: a `Spawner`.
+        worker_count: number of workers; None: the number in the options.
+        spawner: object that makes the processes; tests pass an object that imitates processes. None: a `Spawner`.
 
     Raises:
         PicklingError: a part of the pipeline cannot be pickled.

@@ -63,7 +63,7 @@ class BudgetOrder(VectorSampler):
         layers: how earlier runs read the current window: a pair (index of the window, its first position), then for each run
             the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
-        former: plans of windows before those of `windows`, if the plan was changed in earlier runs.
+        former: plans of the windows that come before `windows`, if the plan was changed in earlier runs.
     """
 
     windows: BudgetWindows
