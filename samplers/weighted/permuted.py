@@ -53,7 +53,7 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """Return a hash of each place's fixed coordinate, scaled to the length of the other axis.
+    """Return how far each place moves: a hash of its fixed coordinate, scaled to the length of the axis along which it moves.
 
     Args:
         fixed: the coordinate that this round does not change.

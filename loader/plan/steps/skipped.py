@@ -47,7 +47,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Join ranges: sort them, and merge ranges that touch or overlap."""
+    """Sort ranges, and merge ranges that touch or overlap."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:

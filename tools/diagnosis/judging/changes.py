@@ -152,7 +152,7 @@ def _own(measured: Measured) -> float:
 
 
 def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
-    """Return a function that proposes a change after which parts of a kind take only the share `keep` of their time.
+    """Return a function that proposes a change after which the steps' parts of a kind take only `keep` times their time.
 
     Args:
         keep: the share, from 0 to 1.
