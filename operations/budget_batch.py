@@ -80,8 +80,8 @@ class BudgetBatch(Operation):
     plans_batches = True
     single_shard = (
         "makes batches of windows of one stream, so that shards would have unequal numbers of them. With "
-        "known lengths, shards have equal numbers: pass lengths=, in a DataLoader or to "
-        "MapDataset.budget_batch(…) before to_iter_dataset()"
+        "known lengths, shards have equal numbers: put filters and flat maps after BudgetBatch, and pass lengths= "
+        "of the source's records to it, or to MapDataset.budget_batch(…) before to_iter_dataset()"
     )
 
     def __init__(

@@ -213,8 +213,8 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
         names = first_few([column.told for column in found]) or "no leaf"
         raise BatchError(
-            f"one mask cannot say which values are real in several leaves, {names}. Name the leaf of the "
-            "mask, pad_batch(mask_key={'tokens': 'tokens_mask'})."
+            f"leaves are padded differently ({names}), so one mask does not fit all of them. Give a mask to each leaf that "
+            "needs one: pad_batch(mask_key={'tokens': 'tokens_mask'})."
         )
     return masks[0]
 

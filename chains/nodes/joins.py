@@ -114,9 +114,9 @@ class Chosen(OnSeveral):
         for name, others in zip(self.names, leaves):
             if others != leaves[0]:
                 raise PackError(
-                    f"pack: elements of dataset {self.names[0]} have the leaves {leaves[0] or 'of one array'}, but "
-                    f"elements of dataset {name} have {others or 'of one array'}. Map them to the same leaves, and "
-                    "pass lengths=. Or pack the stream: to_iter_dataset().pack(…)."
+                    f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of dataset {name} "
+                    f"{_are(others)}. Map both to the same leaves. Lengths are unknown after a map: pass lengths=, or "
+                    "pack the stream, to_iter_dataset().pack(…)."
                 )
 
     @property
@@ -286,3 +286,7 @@ class Own(OnSeveral):
     @property
     def parameters(self) -> Any:
         return [type(self.dataset).__qualname__, self.length, plain_attributes(self.dataset)]
+
+
+def _are(leaves: str) -> str:
+    return f"have the leaves {leaves}" if leaves else "are single arrays"

@@ -149,9 +149,9 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
         return
     raise ValueError(
-        f"a batch of {rows:,} records would take {rows // leaf.epoch_length:,} epochs of "
-        f"{leaf.epoch_length:,} records. For one batch of all records pass num_epochs=1. Otherwise pass a "
-        "smaller batch_size."
+        f"a batch of {rows:,} records is too large. It may have at most {LARGEST_OF_SEVERAL_EPOCHS:,} records, or as many as "
+        f"an epoch has ({leaf.epoch_length:,}) if that is more. For one batch of all records pass num_epochs=1. Otherwise "
+        "pass a smaller batch_size."
     )
 
 

@@ -85,10 +85,15 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
             f"part {short_repr(name)} of the mix has its own balance=. Pass it to the MixSampler instead, "
             "balance=headrace.Balance({part: lengths, …}, cost)."
         )
-    if has_own_orders(part) or part.shard_options.shard_count > 1:
+    if has_own_orders(part):
         raise ValueError(
-            f"part {short_repr(name)} of the mix has its own shards. Pass shard_options= to the MixSampler or "
-            'the DataLoader instead, and no algorithm="grain".'
+            f'part {short_repr(name)} of the mix has algorithm="grain", with which each shard has an order of its own. '
+            "Leave algorithm= out."
+        )
+    if part.shard_options.shard_count > 1:
+        raise ValueError(
+            f"part {short_repr(name)} of the mix has shard_options=. Pass shard_options= to the MixSampler or the "
+            "DataLoader instead."
         )
     return part
 

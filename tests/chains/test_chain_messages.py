@@ -202,7 +202,7 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
     web, books = UNLIKE["leaves"]
     with pytest.raises(
         PackError,
-        match=r"dataset web have the leaves \['x'\], \['y'\], but elements of dataset books have \['x'\]\. Map",
+        match=r"dataset web have the leaves \['x'\], \['y'\], but elements of dataset books have the leaves \['x'\]\. Map",
     ):
         MapDataset.mix({"web": web, "books": books}).pack(16)
     mixed = MapDataset.mix({"web": books, "books": web})

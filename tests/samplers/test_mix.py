@@ -427,7 +427,7 @@ def test_a_damaged_history_is_told(damage):
         (
             lambda: MixSampler({"a": IndexSampler(3, ShardOptions(0, 2))}),
             ValueError,
-            "part 'a' of the mix has its own shards",
+            "part 'a' of the mix has shard_options=",
         ),
         (lambda: MixedSource({"a": []}), ValueError, "part 'a' of the mix"),
         (lambda: MixedSource({3: [1]}), TypeError, "Use strings as names"),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....operations.budget.shapes import BatchShapes
 from ....operations.budget.windows import BudgetWindows
@@ -116,6 +117,7 @@ def shapes_of(values: Any) -> BatchShapes:
             raise ValueError
     except (TypeError, ValueError):
         raise CheckpointError(
-            f"the state is damaged: the shapes of its batches are {values!r:.100}. Restore another checkpoint."
+            f"the state is damaged: the shapes of its batches are {short_repr(values)}, not pairs [length, rows] in "
+            "ascending order. Restore another checkpoint."
         ) from None
     return BatchShapes(lengths, rows)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import first_few
+from ....common.messages import first_few, short_repr
 from ....errors import CheckpointError
 from ....operations import BudgetBatch
 from ....operations.budget.rows import check_lengths
@@ -118,7 +118,7 @@ class BudgetSource:
                 raise ValueError
         except (TypeError, ValueError):
             raise CheckpointError(
-                f"the state is damaged: former={former!r:.100}. Restore another checkpoint."
+                f"the state is damaged: former={short_repr(former)}. Restore another checkpoint."
             ) from None
         plans = tuple(FormerPlan(until, self.windows_of(shapes)) for until, shapes in read)
         return self.of_order(dataclasses.replace(order, former=plans))
