@@ -160,8 +160,7 @@ class IterMethods(
                 returns True; for a mix of map datasets, a dict by name. Default: only records the source reports as deleted.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source does
-                not have.
+            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source lacks.
             ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat` only.
             EmptyStreamError: if no record is left.
 
@@ -233,9 +232,7 @@ class IterMethods(
             options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
                 `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
             worker_init_fn: function that is called in each process before anything is unpickled, with the number of the
-                process, from 0, and the number of processes. It may open a connection, for example. It must
-                not change the elements.
-                Default: none.
+                process, from 0, and the number of processes. It must not change the elements. Default: none.
             sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
 
         >>> from headrace import MapDataset
@@ -259,9 +256,7 @@ class IterMethods(
 
         Args:
             count: maximum number of elements that are ready (default 2). 0 makes each element when it is requested.
-
-        Raises:
-            TypeError, ValueError: if `count` is not an int, or is negative.
+                TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -340,8 +335,7 @@ class IterMethods(
 
         Args:
             datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
-            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the
-                shortest.
+            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the shortest.
 
         >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
@@ -398,7 +392,6 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        Raises:
-            TypeError: if the stream is endless, or the number depends on the elements, e.g. after a filter.
+        TypeError if the stream is endless, or the number depends on the elements, e.g. after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

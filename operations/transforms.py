@@ -1,8 +1,7 @@
 """Operations on single elements: map, random map, map with index, filter and flat map; and their dataset methods.
 
-To use one, pass it a function, or subclass it and override its one method.
-
-If an exception passes through a step, the step records the index of its operation.
+To use one, pass it a function, or subclass it and override its one method. If an exception passes
+through a step, the step records the index of its operation.
 """
 
 from __future__ import annotations
@@ -80,11 +79,7 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with its own seed, for use in a chain of datasets as the operation with index `number`.
-
-        Raises:
-            SeedError: the chain has no seed, so that `seed_for("random_map", None)` fails.
-        """
+        """Return this map with its own seed, for a chain where its index is `number`; SeedError if the chain has no seed."""
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
@@ -141,11 +136,7 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with a seed, for use in a chain of datasets as the operation with index `number`.
-
-        Raises:
-            SeedError: neither this map nor the chain has a seed, so that `seed_for` fails.
-        """
+        """Return this map with a seed, for a chain where its index is `number`; SeedError if neither map nor chain has one."""
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
@@ -390,8 +381,7 @@ def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
 def as_operation(operation: Any) -> Operation:
     """Return an operation unchanged, and any other callable as a `MapTransform`.
 
-    Raises:
-        TypeError: `operation` is neither, is the class of an operation, or is a transform without a function.
+    TypeError if `operation` is neither, is the class of an operation, or is a transform without a function.
     """
     if isinstance(operation, Operation):
         if isinstance(operation, FunctionOperation):

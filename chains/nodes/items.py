@@ -79,10 +79,7 @@ class Runner:
         self._step = operation.connect(self._found.append, self._context, 0)
 
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results of the operation for consecutive elements.
-
-        `position` and `row` are the place of the first element, from which random maps derive random numbers.
-        """
+        """Return the operation's results for consecutive elements. Random maps draw by `position` and `row` of the first."""
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
         for element in elements:
@@ -96,10 +93,7 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node that applies `operation` to each element of `input`. The operation makes one element of each, or drops it.
-
-    It is also the base of the nodes of other operations.
-    """
+    """A node that applies `operation`, which makes one element of each of `input` or drops it. Also the base of other nodes."""
 
     operation: Operation
 
@@ -134,10 +128,7 @@ class Applied(OnOne):
         return []
 
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results of the operation for consecutive elements.
-
-        `position` and `row` are the place of the first element, from which random maps derive random numbers.
-        """
+        """Return the operation's results for consecutive elements. Random maps draw by `position` and `row` of the first."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -228,10 +219,7 @@ class Regrouped(Applied):
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: it has several elements for each element below.
-
-    Each element below has `max_fan_out` indices; indices without an element give None.
-    """
+    """A node of a flat map: each element below has `max_fan_out` indices here; indices without an element give None."""
 
     @cached_property
     def _fan_out(self) -> int:

@@ -44,17 +44,12 @@ LONG_SECONDS = 1.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """The result, now or later, of a task that a worker runs.
-
-    `blocks` have the rows to which the task refers, and `block` is its result, or None. If the task was
-    given up, `gave_up` says why (else ""), and `suspects` are its inputs, each run alone to find the input at
-    fault.
-    """
+    """The result (`block`), now or later, of a task that a worker runs."""
 
     executor: PooledExecutor
     task: Task
-    blocks: Blocks  # that the task refers to; kept as long as the task may be run again
-    block: Block | None = None
+    blocks: Blocks  # to whose rows the task refers; kept as long as the task may be run again
+    block: Block | None = None  # the result, once it has arrived
     gave_up: str = ""  # why the task was given up; "" if it was not
     suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
 
@@ -82,11 +77,7 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost with a machine, and the task that makes them again.
-
-    `rows` are the rows. `handle` is the handle of the task that made them, and `again` is the handle of the task while
-    it runs again.
-    """
+    """Rows that may be lost with a machine, and the handle of the task that makes them again."""
 
     handle: PooledHandle
     rows: StoredRows
@@ -215,10 +206,7 @@ class PooledExecutor(Executor):
         return window
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task on rows of `blocks`.
-
-        Tasks on groups of rows are collected until they fill a message, or until the caller waits for a result.
-        """
+        """Submit a task on rows of `blocks`. Such tasks are collected until they fill a message, or a result is awaited."""
         if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
             return made
         series = task.stage if task.stage in self._in_order else None
@@ -340,10 +328,7 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send tasks (of `handles`) to a worker. If rows that they use are lost, run the tasks of these rows again instead.
-
-        The tasks are then sent later.
-        """
+        """Send tasks (of `handles`) to a worker; or, if rows that they use are lost, send them after these are made again."""
         blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
@@ -377,8 +362,7 @@ class PooledExecutor(Executor):
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Give a task up: run each of its inputs alone, so that the error names the input at fault.
 
-        A task of one input is not run again; nor is any task if errors are skipped. `reason` says in the
-        error how the last worker ended.
+        A task of one input is not run again; nor is any task if errors are skipped. `reason` says how the last worker ended.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
@@ -400,8 +384,7 @@ class PooledExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks. Return True if the workers can be used for new tasks.
 
-        Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they
-        have.
+        Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they have.
         """
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False

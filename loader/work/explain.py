@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from ...common.messages import first_few, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
-from ..plan.leaf import Leaf
-from ..plan.pipeline import Pipeline
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
+
+if TYPE_CHECKING:
+    from ..plan.leaf import Leaf
+    from ..plan.pipeline import Pipeline
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _FOLDERS = tuple(

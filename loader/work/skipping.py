@@ -10,17 +10,40 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...common.fields import replaced
+from ...errors import BatchMemoryError
 from ...operations.protocol import Element
 from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
 from .explain import describe_error, forget, keys_of
-from .tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
+from .tasks import (
+    NO_BLOCKS,
+    Block,
+    Blocks,
+    Failure,
+    GroupTask,
+    ReadRecords,
+    RowOrigins,
+    SpanTask,
+    Task,
+    input_count,
+    single_rows,
+)
 
 RunPart = Callable[[Task], Block]
 """Function that runs a part of the failed task: the task of one position, or of one row."""
 
+RunTask = Callable[[Task, Blocks, ReadRecords | None], Block]
+"""Function that runs a task on rows of blocks, or with records that were read ahead, up to its first failure."""
 
-def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Block, run_part: RunPart) -> Block:
+
+def may_skip(pipeline: Pipeline, failure: Failure) -> bool:
+    """Return True if a failed task runs again without the failing record: errors are skipped, and memory sufficed."""
+    return bool(pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
+
+
+def without_failures(
+    pipeline: Pipeline, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None, run: RunTask
+) -> Block:
     """Run each position or row of a failed task alone, and leave out the positions or rows that fail.
 
     Args:
@@ -28,7 +51,8 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
         task: task that failed.
         blocks: blocks (rows of one task each), by number, to which a task about rows refers.
         failed: block in which the task failed.
-        run_part: function that runs the task of one position or row.
+        read: records of the task that were read ahead; None if there are none.
+        run: function that runs a task of one position or row, with its part of `read`.
 
     Returns:
         A block with the rows of the positions that did not fail. It ends with the first failure that
@@ -36,6 +60,7 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
     """
     elements: list[Element] = []
     tags, skipped = RowOrigins(), []
+    run_part = partial(_run_part, task, blocks, read, run)
     for number, (single, block) in enumerate(_one_by_one(pipeline, task, failed, run_part)):
         ending = None
         if block.failure is not None:
@@ -52,6 +77,14 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
         if ending is not None:
             return Block.of(elements, tags, Failure(ending), skipped)
     return Block.of(elements, tags, skipped=skipped)
+
+
+def _run_part(whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTask, part: Task) -> Block:
+    """Run `part`, the task of one position or row of `whole`, with the records of `read` (those of `whole`) that it needs."""
+    if not isinstance(part, SpanTask):
+        return run(part, blocks, None)
+    assert isinstance(whole, SpanTask), "parts of spans are spans"
+    return run(part, NO_BLOCKS, None if read is None else read.at(part.start - whole.start))
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:

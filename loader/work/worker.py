@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from threading import get_ident
 from time import perf_counter
 from typing import Any
@@ -26,7 +25,7 @@ from .explain import explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .sequential import SequentialReader, run_throughs_of
-from .skipping import without_failures
+from .skipping import may_skip, without_failures
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .steps.chain import StepChain
@@ -243,8 +242,8 @@ class Worker:
             self._reading += (waited := perf_counter() - began)
             self._ahead += read.seconds - waited if read is not None else 0.0
         block = self._run_whole(task, blocks, read)
-        if block.failure is not None and self._may_skip(block.failure):
-            block = without_failures(self._pipeline, task, blocks, block, partial(self._run_part, task, blocks, read))
+        if block.failure is not None and may_skip(self._pipeline, block.failure):
+            block = without_failures(self._pipeline, task, blocks, block, read, self._run_whole)
         block.waited = waited
         return self._with_notices(block)
 
@@ -255,10 +254,6 @@ class Worker:
         if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
         return block
-
-    def _may_skip(self, failure: Failure) -> bool:
-        """Return True if a failed task runs again without the failing record: errors are skipped, and memory sufficed."""
-        return bool(self._pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
         """Close sources that have workers of their own, and release the elements that chains hold."""
@@ -274,28 +269,12 @@ class Worker:
         self._reading, self._inputs = perf_counter() - began, len(records)
         read = ReadRecords(records, failure=failure)
         block = self._run_whole(task, NO_BLOCKS, read)
-        if block.failure is not None and self._may_skip(block.failure):
-            block = without_failures(
-                self._pipeline, task, NO_BLOCKS, block, partial(self._run_part, task, NO_BLOCKS, read)
-            )
+        if block.failure is not None and may_skip(self._pipeline, block.failure):
+            block = without_failures(self._pipeline, task, NO_BLOCKS, block, read, self._run_whole)
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
         block.stand = stand
         return self._with_notices(block)
-
-    def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
-        """Run a task that is a part of another task, and return its block: all its rows, or the rows before its failure.
-
-        Args:
-            whole: the other task.
-            blocks: the rows to which the tasks refer.
-            read: records of `whole` that were read ahead; None if there are none.
-            part: the task to run, with one position or one row of `whole`.
-        """
-        if not isinstance(part, SpanTask):
-            return self._run_whole(part, blocks, None)
-        assert isinstance(whole, SpanTask), "parts of spans are spans"
-        return self._run_whole(part, NO_BLOCKS, None if read is None else read.at(part.start - whole.start))
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
         """Run a task, on rows of `blocks` or with records that were read ahead (`read`), up to its first failure."""

@@ -191,11 +191,7 @@ class ChangingSampler(VectorSampler):
         return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at positions.
-
-        Args:
-            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
-        """
+        """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`, which are not checked."""
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
@@ -251,11 +247,9 @@ class ChangingSampler(VectorSampler):
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation (version of the source's files).
+        """Return this order without its changes, for a generation (version of the source's files) with `records` records.
 
-        Args:
-            generation: number of the generation.
-            records: number of records in this generation; None: as many as now.
+        If `records` is None, their number stays the same.
         """
         whole = self.sampler if records is None else self.sampler.resized(records)
         return ChangingSampler(whole, self.omitted, generation).with_shard_options(self.shard_options)
@@ -306,8 +300,7 @@ class ChangingSampler(VectorSampler):
             omitted: keys that are not read from `position` on; None: the same as before.
             joins: True if new records are added to the current epoch.
             generation: generation (version of the source's files); None: the same as before.
-            place: index of the position in the order that also counts omitted records; None: it is
-                computed from the keys omitted so far.
+            place: index of the position in the order that also counts omitted records; None: it is computed.
 
         Raises:
             CheckpointError: if there are fewer records than before, or the place is unknown.

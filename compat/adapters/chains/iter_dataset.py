@@ -298,8 +298,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
     Args:
         parents: the streams.
-        strict: True (default): raise ValueError if a stream ends before the others; False: end with the shortest
-            stream.
+        strict: True (default): raise ValueError if a stream ends before the others; False: end with the shortest.
     """
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
@@ -310,12 +309,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
 
 class TakenApart(FlatMap):
-    """A flat map that resumes inside one input element from Grain's state.
-
-    Args:
-        function: returns the several elements made of one element.
-        told_as: key under which Grain's state has the number of these elements that were delivered.
-    """
+    """A flat map that resumes inside an element: Grain's state has the number of its delivered results, at key `told_as`."""
 
     def __init__(self, function: Any, told_as: str) -> None:
         super().__init__(function)
@@ -374,10 +368,7 @@ class ThreadPrefetchIterDataset(Named[T]):
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream, whose filters warn or raise at the limits in `options` (`DatasetOptions`).
-
-    Other options have no effect.
-    """
+    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`). Other options have no effect."""
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options

@@ -149,10 +149,7 @@ class ExportedSlabs:
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return the numbers of slabs that the user's process may unmap, because they will not be used again.
-
-        Each number is returned once. A slab is a reusable piece of memory.
-        """
+        """Return, once each, the numbers of slabs (pieces of memory) never used again, which the user's process may unmap."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
@@ -284,10 +281,7 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the names of other workers' slabs that this worker knows and that no longer exist. Each is returned once.
-
-        A slab is a reusable piece of memory.
-        """
+        """Return, once each, the names of other workers' slabs (pieces of memory) that it knows and that no longer exist."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 

@@ -114,11 +114,7 @@ def _described(address: str, is_argument: bool) -> tuple[str, str]:
 
 
 def start(**options: Any) -> None:
-    """Start a cluster on this machine alone. Its workers find the modules that this process finds.
-
-    Args:
-        **options: options of `ray.init`.
-    """
+    """Start a cluster on this machine, with options of `ray.init`. Its workers find the modules that this process finds."""
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = (
@@ -273,10 +269,9 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check that the cluster exists. Do nothing if that was checked within the last second.
+        """Check, once a second at most, that the cluster exists.
 
-        Raises:
-            ClusterLostError: the head, or Ray's process on this machine, cannot be reached.
+        Raises ClusterLostError if the head, or Ray's process on this machine, cannot be reached.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
@@ -293,11 +288,7 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """Wait until the head answers. Without it, a call of Ray may never return.
-
-        Raises:
-            ClusterLostError: the head does not come back.
-        """
+        """Wait until the head answers (else calls of Ray may never return); raise ClusterLostError if it does not come back."""
         while not answers(self._head):
             self.look()
             time.sleep(LOOK_SECONDS / 10)

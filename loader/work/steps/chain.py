@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import first_few
-from ....errors import BatchError, BatchMemoryError, NoElementError, PackError
 from ....operations.protocol import Allocate, Context, Element, Notify, Step
 from ...failures import ends_stream
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
-from ..explain import describe_error, explained, forget, keys_of_tags, maker_for, name_of, place, place_beside
+from ..explain import describe_error, forget
 from ..group_rows import elements_of, tags_of
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
 from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
+from .faults import FaultFinder
 from .fused import FusedMapFilter, fused_at_front, plain_at_front
 from .inputs import Inputs
 from .seeded import seeded
@@ -66,6 +65,7 @@ class StepChain:
                 step = seeded(step, self._context, number, held.get(number, ()))
             self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
+        self._faults = FaultFinder(pipeline, stage, self._context)
         self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows or seeds_globals
@@ -98,6 +98,7 @@ class StepChain:
         """Take whole batches of `batch_size` records as inputs from now on, and skip the first operation (the `Batch`)."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
+        self._faults = FaultFinder(self._pipeline, self._stage, self._context, batch_size)
         self.functions = plain_at_front(self._stage.operations[1:])
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
@@ -209,14 +210,14 @@ class StepChain:
             try:
                 step(element)
             except Exception as error:
-                ending = ends_stream(self._pipeline.skips_errors, error, self._keys_at_fault)
+                ending = ends_stream(self._pipeline.skips_errors, error, lambda: self._faults.keys(self._inputs))
                 if ending is error:
                     raise
                 if ending is not None:
                     raise ending  # noqa: B904 - it is the user's own
                 del self._elements[count:]
                 self._tags.cut(count)
-                self._skipped.append(describe_error(failed := self._explained(error)))
+                self._skipped.append(describe_error(failed := self._faults.explained(error, self._inputs)))
                 forget(failed)
                 self._context.fault = None
 
@@ -250,7 +251,7 @@ class StepChain:
 
     def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:
         error = self._first_error(last)
-        return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
+        return self._failed(self._faults.explained(error, inputs), inputs.last // self._inputs_per_unit)
 
     def place_now(self) -> str:
         """Describe the place of the input that is being processed; "" if there is none. Other threads may call this."""
@@ -258,10 +259,7 @@ class StepChain:
         return "" if inputs is None else self.place_in(inputs)
 
     def place_in(self, inputs: Inputs) -> str:
-        tag = int(inputs.tags()[inputs.last])
-        if self._below_join and not self._stage.on_join:
-            return f"at row {tag} of what was joined of {self._joined}"
-        return place(*self._pipeline.place_of(tag))
+        return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
         """Check the elements that wait to be copied into a batch. Raise the error of the first element that does not fit."""
@@ -345,60 +343,6 @@ class StepChain:
             and isinstance(first, StackedRows)
             and all(first.is_like(block.elements) for block, _, _ in parts)
         )
-
-    def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the indices of two inputs: the first input of the failing batch, and the input that does not fit.
-
-        The failing batch may come before the batch of the current input, because elements wait to be copied together.
-        Without a batch, both indices are the same.
-        """
-        index, fault, window = inputs.last, self._context.fault, self._stage.window
-        if fault is None:
-            return index, index
-        if window is not None and fault.number > window:
-            found = int(np.flatnonzero(inputs.positions() == self._context.position)[0])
-            return found, found
-        of_one, together = (self._inputs_of(number) for number in (fault.number, fault.number + 1))
-        first = index - index % together
-        return first, first + fault.row * of_one
-
-    def _inputs_of(self, number: int) -> int:
-        return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
-
-    def _keys_at_fault(self) -> list[Any]:
-        """Return the keys of the records that fail together (a batch, or a single record); [] for rows of a join."""
-        inputs, fault = self._inputs, self._context.fault
-        if inputs is None or (self._below_join and not self._stage.on_join):
-            return []
-        first, index = self._at_fault(inputs)
-        window = self._stage.window
-        alone = fault is None or (window is not None and fault.number > window)
-        stop = first + (1 if alone or fault is None else self._inputs_of(fault.number + 1))
-        return keys_of_tags(inputs.tags()[index if alone else first : stop].tolist(), self._pipeline)
-
-    def _explained(self, error: Exception) -> Exception:
-        assert self._inputs is not None, "what fails was pushed"
-        (first, tag), fault = self._inputs.tags()[[*self._at_fault(self._inputs)]].tolist(), self._context.fault
-        number = None if fault is None else fault.number
-        if isinstance(error, BatchMemoryError):
-            return explained(error, "for want of memory", name_of(self._pipeline, number))
-        who = (
-            maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
-        )
-        if self._below_join and not self._stage.on_join:
-            return explained(error, f"at row {tag} of what was joined of {self._joined}", who)
-        at_fault, began = self._pipeline.place_of(tag), self._pipeline.place_of(first)
-        beside = place_beside(at_fault, began) if isinstance(error, (BatchError, PackError)) else ""
-        return explained(error, f"{place(*at_fault)}{beside}", who)
-
-    @property
-    def _joined(self) -> str:
-        """Return the names, or else the indices, of the datasets that are joined before this stage.
-
-        A stage is a group of operations that run together in one task.
-        """
-        join = self._pipeline.join_below(self._stage)
-        return first_few(join.names or range(len(join.inputs)))
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
