@@ -129,7 +129,8 @@ class IndexSampler(VectorSampler):
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
 
-        With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
+        With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not count: once at the
+        end, or in each epoch with `algorithm="grain"`.
         """
         if self.num_epochs is None:
             return ENDLESS

@@ -153,7 +153,7 @@ def schema_of(records: Sequence[Any]) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Raise TypeError if NumPy times are mixed with numbers or text, at any depth."""
+    """Raise TypeError if `datetime64` values are mixed with NumPy scalars of another type, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
         raise TypeError("the column must not mix datetime64 with other NumPy types")

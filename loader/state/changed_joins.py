@@ -137,7 +137,8 @@ class _Moved:
         """
         if not cursor.notes:
             raise CheckpointError(
-                f"the state is damaged: cursor={short_repr(list(cursor[:3]))}. Restore another checkpoint."
+                f"the state is damaged: it has no position in the mix (cursor={short_repr(list(cursor[:3]))}). Restore another "
+                "checkpoint."
             )
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
         inputs = [cursors.get(name, self._pipeline.start_of(part)) for name, part in self._parts.items()]

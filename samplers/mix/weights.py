@@ -59,7 +59,8 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     if any(start >= stop for start, stop in pairwise(steps)):
         told = first_few(steps, 8)
         raise ValueError(
-            f"the schedule has the steps {told}, which do not ascend. Sort the stages, and give each step once."
+            f"the stages of the schedule begin at the steps {told}, but each must begin at a later step than the one before "
+            "it. Sort the stages by step, and remove repeated steps."
         )
     return stages
 

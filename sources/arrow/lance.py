@@ -81,9 +81,11 @@ class LanceSource:
         self._identity = self._digest(table)
         self._table, self._process = table, os.getpid()
         if not self._count:
-            what = "no rows" if filter is None else f"no row for which filter={short_repr(filter)} is true"
+            where = f"{shorten(self._uri)}, version {self._version},"
+            if filter is None:
+                raise NoRecordsError(f"{where} has no rows. Pass another version=.")
             raise NoRecordsError(
-                f"there is {what} in {shorten(self._uri)}, version {self._version}. Pass another filter= or version=."
+                f"{where} has no row for which filter={short_repr(filter)} is true. Pass another filter= or version=."
             )
 
     def _prepare(self) -> None:

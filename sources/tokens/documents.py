@@ -122,7 +122,7 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"the files {first_few(paths)} contain no documents.{self._why_none()}")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no documents{self._why_none()}")
         self._prepare()
 
     def _numbers(self) -> Int64s:

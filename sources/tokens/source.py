@@ -118,9 +118,12 @@ class TokenSource(TokenDocuments):
 
     def _why_none(self) -> str:
         if not isinstance(self._split, OneLength):
-            return ""
+            return ". Pass other files."
         tokens, length = self._token_counts.sum(), self._split.length
-        return f": {tokens} tokens are less than one document of document_length={length} in each file."
+        return (
+            f", because each has fewer tokens than document_length={length} ({tokens} in all). Pass a smaller "
+            "document_length=, or other files."
+        )
 
 
 def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:

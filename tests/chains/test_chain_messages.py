@@ -151,7 +151,7 @@ def test_a_schedule_counts_as_many_elements_for_a_step_as_it_is_told(mix):
         ([1, 2, 3], ValueError, "3 weights, but 2 parts"),
         (3, TypeError, r"weights=3 is an int\. Pass a list of numbers"),
         ([(5, {"web": 1, "books": 1})], ValueError, r"begins at step 5\. Add a stage that begins at step 0"),
-        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, which do not ascend"),
+        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, but each must begin at a later step"),
         ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
     ],
 )

@@ -228,7 +228,7 @@ def test_a_damaged_order_is_told(values):
         (
             [(0, [1, 1]), (9, [1, 1]), (9, [1, 2])],
             ValueError,
-            "the schedule has the steps 0, 9, 9, which do not ascend",
+            "the stages of the schedule begin at the steps 0, 9, 9, but each must begin at a later step",
         ),
         ([(0, [1, 1]), (-3, [1, 2])], ValueError, "step=-3"),
         ([(0, [1, 1]), (0.5, [1, 2])], TypeError, "step=0.5"),

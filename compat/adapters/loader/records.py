@@ -146,8 +146,9 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
     """Return the shard that a loader reads, from its argument or else from its sampler.
 
-    The result is None if neither gives a shard. As in Grain, all shards get the same number of
-    records: the remainder is dropped unless the sampler has Grain's order.
+    The result is None if neither gives a shard. If the sampler has Grain's order, the shard keeps its
+    own `drop_remainder`. Otherwise it is True, so that all shards get the same number of records, as in
+    Grain.
 
     Args:
         sampler: the sampler.

@@ -30,7 +30,7 @@ class Until:
 
     def __call__(self):
         limit = time.monotonic() + PATIENCE_SECONDS
-        while not self.path.exists() and time.monotonic() < limit:
+        while not self.path.exists() and time.monotonic() < limit:  # where it hangs, too
             time.sleep(0.005)  # where it hangs
 
 
