@@ -44,7 +44,8 @@ def test_a_program_is_run_with_its_own_step_until_enough_was_seen(more, tmp_path
     assert first.startswith("Your step waits ")
     assert "`decode` takes" in first
     assert second.startswith("Measured: ")
-    assert any("What would change it" in line for line in rest)
+    if not more:  # on a busy machine, a second worker would change nothing
+        assert any("What would change it" in line for line in rest)
     assert (signal.getsignal(signal.SIGINT), threading.active_count()) == before
 
 
