@@ -68,9 +68,8 @@ class Upstream:
         return next(self.iterator)
 
     def _take_up(self) -> None:
-        while self._new_changes:
-            self.loader("change").take_up(self._new_changes[0])
-            del self._new_changes[0]
+        while self._new_changes:  # removed first: meanwhile the user's thread may put another one in its place
+            self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
         """Add a change, which the iterator takes up before its next batch. It replaces later changes of a mix."""

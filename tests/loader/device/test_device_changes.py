@@ -10,6 +10,8 @@ import pytest
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, MixSampler, ShardOptions
+from headrace.loader.device.upstream import Upstream
+from headrace.loader.state.live import WeightsChange
 
 CPU = jax.devices("cpu")[0]
 PARTS = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
@@ -167,3 +169,20 @@ def test_a_state_that_is_set_before_the_step_of_a_change_drops_it(name):
         _values(islice(feeder, AHEAD - 1))
         feeder.set_state(state)
         assert _values(islice(feeder, AHEAD + 3)) == _values(islice(iter(_program()), AHEAD + 3))
+
+
+def test_a_change_that_replaces_one_while_the_iterator_takes_it_up_is_made(monkeypatch):
+    """The feeder's thread takes up a change for some time, in which the user may give another one for an earlier step."""
+    upstream = Upstream(iter(_loader()), owned=True)
+    host, first, second = upstream.host_iterator, WeightsChange(40, ONLY_B), WeightsChange(8, ONLY_B)
+    take_up = host.take_up
+
+    def slowly(change):
+        take_up(change)
+        if change is first:
+            upstream.add(second)
+
+    monkeypatch.setattr(host, "take_up", slowly)
+    upstream.add(first)
+    assert _values(upstream.read() for _ in range(4)) == _schedule(2, 4)
+    upstream.leave()
