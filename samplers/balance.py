@@ -39,7 +39,7 @@ _KEPT = 4
 BalanceLike: TypeAlias = "bool | Cost | Balance"
 """What a user can pass as `balance` to `headrace.load`.
 
-True: the cost of a record is its length; False: no balance; a function: it computes costs from lengths; or a `Balance`.
+True: the cost of a record is its length. False: no balance. A function: it computes costs from an array of lengths.
 """
 
 
@@ -141,19 +141,20 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs: the costs of the rows that operations make of the records.
+        """Return this balance with other costs, for a pipeline whose operations make rows of several records.
 
         Args:
-            costs: the cost of each row.
+            costs: `float64[rows]`, the cost of each row.
         """
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """Return this balance for sources whose keys continue after their end: later keys name the same records again.
+        """Return this balance for sources whose record keys continue after the last record.
+
+        The key `n + i` of a source of `n` records means its record `i` again, and so has the same cost.
 
         Args:
-            sizes: number of records of each part of a mix, or of the only source; record
-                `i + sizes[p]` of part `p` has the cost of its record `i`.
+            sizes: number of records of each part of a mix, or of the only source.
         """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
@@ -182,7 +183,7 @@ class Balance:
         return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
 
     def covering(self, records: int, part: str | None = None) -> Balance:
-        """Return this balance after checking that it has a cost for each record.
+        """Return this balance, after checking that it has a cost for each record.
 
         Args:
             records: number of records.
@@ -222,13 +223,16 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """Divide the positions of a run into blocks, and return them. Records change shards only inside a block.
+        """Divide the positions of a run into equal blocks, inside which records may be exchanged between shards.
 
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
             shards: number of shards of the run.
             exact: True if `batch` records make exactly one batch, so that `global_batch` must be
                 `batch * shards`.
+
+        Returns:
+            the blocks, each of one or several global batches.
 
         Raises:
             ValueError: if neither `batch` nor `global_batch` is given, `global_batch` is not a multiple
@@ -270,7 +274,9 @@ def checked(balance: Any) -> Balance:
 
 
 class Blocks(NamedTuple):
-    """Equal blocks of positions, from position `first` on. Each is divided among the shards; saved in checkpoints.
+    """Equal blocks of positions, from position `first` on. Records are divided anew among the shards in each block.
+
+    Checkpoints save these three numbers.
 
     Attributes:
         shards: number of shards.
@@ -284,9 +290,9 @@ class Blocks(NamedTuple):
 
 
 class Dealing:
-    """The order of a run with balance: a map from positions of the run to positions of the sampler.
+    """The order of a run with balanced costs: at each position of the run, it reads a position of the sampler's order.
 
-    Within each block, it is a permutation. Positions before the first block are not moved.
+    Records are exchanged within blocks of positions. Positions before the first block are not moved.
 
     Args:
         balance: the costs.
@@ -305,7 +311,13 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """Return the sampler's positions `int64[n]` for positions of the run, `places`.
+        """Return which position of the sampler's order a run with balanced costs reads at each of its own positions.
+
+        Args:
+            places: `int64[n]`, positions of the run.
+
+        Returns:
+            `int64[n]`, positions of the sampler's order.
 
         Raises:
             LengthsError: if a record there has no cost.
@@ -321,7 +333,9 @@ class Dealing:
         return found
 
     def place_of(self, position: int) -> int:
-        """Return the position of the run for a position of the sampler; the inverse of `positions`.
+        """Return at which of its own positions a run with balanced costs reads a position of the sampler's order.
+
+        This is the inverse of `positions`.
 
         Raises:
             LengthsError: if a record of the same block has no cost.
@@ -333,7 +347,7 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return which record each place of a block gets: `int64[positions of the block]`, indices within the block.
+        """Return which record is read at each position of a block: indices within the block, `int64[positions in the block]`.
 
         The results for the last 4 blocks are kept.
 

@@ -2,7 +2,7 @@
 
 Blocks are permuted, and the records of several blocks (a window) are shuffled together.
 
-In: places within an epoch, and the epoch of each. Out: record keys. Pure arithmetic with O(1) memory;
+In: places (indices within an epoch), and the epoch of each. Out: record keys. Pure arithmetic with O(1) memory;
 each place has the same cost.
 
 An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest:
@@ -13,8 +13,8 @@ An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest
 
 So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`.
 The rest consists of the blocks that cannot be divided evenly over the lanes: the last block of the
-source, which may be smaller, and at least half a window of other blocks. It is one more window, whose
-place between the other windows is drawn anew in each epoch; so records at the end of the source are
+source, which may be smaller, and at least half a window of other blocks. It is one more window; in
+each epoch, it comes at another random point between the other windows. So records at the end of the source are
 not always at the end of an epoch.
 """
 
@@ -87,7 +87,7 @@ class BlockShuffle:
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """Return how many of `shards` shards read the same block; 1 if `shards` divides `lanes`.
+        """Return how many of `shards` shards read records of the same block; 1 if `shards` divides `lanes`.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -117,7 +117,15 @@ class BlockOrder:
         self._rest = records - self._in_lanes * self._block
 
     def record_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
-        """Return the record keys `int64[n]` at places `int64[n]` within the epochs `int64[n]`."""
+        """Return the record key that is read at each index within an epoch.
+
+        Args:
+            places: `int64[n]`, indices within an epoch, from 0.
+            epochs: `int64[n]`, the epoch of each index.
+
+        Returns:
+            `int64[n]`, the record keys.
+        """
         begin = self._rest_begins(epochs)
         in_rest = (places >= begin) & (places < begin + self._rest)
         before_rest = np.where(places < begin, places, places - self._rest)
@@ -129,11 +137,19 @@ class BlockOrder:
         return keys
 
     def place_of(self, key: int, epoch: int) -> int:
-        """Return the place within an epoch, from 0, at which the record `key` is read."""
+        """Return the index within an epoch, from 0, at which the record `key` is read."""
         return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
 
     def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
-        """Return the places `int64[n]` within the epochs `int64[n]` at which the records `keys` are read."""
+        """Return the index within an epoch, from 0, at which each record is read.
+
+        Args:
+            keys: `int64[n]`, the record keys.
+            epochs: `int64[n]`, the epoch for each key.
+
+        Returns:
+            `int64[n]`, the indices.
+        """
         blocks, records = np.divmod(keys, self._block)
         ranks = np.full_like(keys, self._blocks)
         whole = blocks < self._blocks
@@ -187,9 +203,10 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Return the index, within its lane, of the first block of a window (blocks that are shuffled together).
+        """Return the index, within its lane, of the first block of a window.
 
-        Lane k has the places k, k + lanes, k + 2·lanes, … of an epoch.
+        Lane k is the indices k, k + lanes, k + 2·lanes, … of an epoch. A window is several blocks of a lane whose
+        records are shuffled together.
 
         Args:
             window: number of the window in its lane, or an array of such numbers.
@@ -198,9 +215,9 @@ class BlockOrder:
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:
-        """Return, for each epoch `int64[n]`, the place `int64[n]` at which the rest begins.
+        """Return, for each epoch `int64[n]`, the index within the epoch `int64[n]` at which the rest begins.
 
-        The rest is the window of the blocks that cannot be divided evenly over the lanes.
+        The rest is the blocks that cannot be divided evenly over the lanes.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)

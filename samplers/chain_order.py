@@ -113,7 +113,8 @@ class ChainOrder(VectorSampler):
         Args:
             saved: the fingerprint of a `ChainOrder`.
 
-        >>> ChainOrder.describe_by_epochs({"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]})["epochs"]
+        >>> four_elements_three_times = {"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]}
+        >>> ChainOrder.describe_by_epochs(four_elements_three_times)["epochs"]
         3
         """
         try:
@@ -155,7 +156,7 @@ class ChainOrder(VectorSampler):
         return self
 
     def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """Return the places `int64[n]` within an epoch, from 0, of records `int64[n]`.
+        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
 
         The order must be made by `shuffle()` and `repeat()` alone; this is not checked.
 
@@ -174,7 +175,7 @@ class ChainOrder(VectorSampler):
         return record_keys
 
     def over(self, epochs: int | None) -> ChainOrder:
-        """Return this order repeated for `epochs` times its length; without end for None."""
+        """Return this order repeated, with `epochs` times its number of positions; endless for None."""
         return dataclasses.replace(self, length=ENDLESS if epochs is None else self.length_over(epochs))
 
     def length_over(self, epochs: int) -> int:

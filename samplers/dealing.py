@@ -30,12 +30,12 @@ LOOKED_AT = 48
 
 
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
-    """Return the index of the record at each place of a block.
+    """Divide the records of a block among shards with nearly equal costs; return the record at each place of the block.
 
-    Each shard gets equally many records, in the block's order. Records are dealt greedily, the
-    largest cost first; then pairs are exchanged while that makes the sums more equal. With several
-    batches, each shard's sum in each batch is made equal; or, if that is worse, each batch gets
-    records of similar cost.
+    Place `j * shards + s` of the block is the `j`-th record of shard `s`. Each shard gets equally many records, and
+    reads them in the block's order. Records are dealt greedily, the largest cost first; then pairs are exchanged as
+    long as that makes the sums of costs more equal. With several batches, the sums of the shards in each batch are
+    made equal; or, if that is worse, each batch gets records of similar cost.
 
     Args:
         costs: `int64[records]`, 0 or more, with a sum below 2^62.
@@ -48,7 +48,7 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
     Returns:
         `int64[records]`, a permutation.
 
-    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()
+    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()  # shard 0 gets records 0 and 1, shard 1 gets records 2 and 3
     [0, 2, 1, 3]
     """
     each = len(costs) // shards
@@ -104,9 +104,9 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Exchange records of the set with the largest sum for cheaper ones of other sets, until the sums are nearly equal.
+    """Make the sums of sets more equal: exchange records of the set with the largest sum for cheaper ones of other sets.
 
-    Stops earlier if no exchange helps, or after four exchanges for each set.
+    Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each set.
 
     Args:
         costs: costs of all records of the block.

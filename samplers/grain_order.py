@@ -36,7 +36,7 @@ _SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
 
 @dataclass(frozen=True)
 class GrainOrder:
-    """The order in which one shard reads its part of the records.
+    """The order in which one shard reads its records, equal to the order of Grain's `IndexSampler`.
 
     Attributes:
         num_records: number of records of the source.
@@ -49,13 +49,13 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """Return the first record of this shard, and its number of records. A shard reads consecutive records."""
+        """Return the first record of this shard, and its number of records: a shard reads consecutive records."""
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
         return index * whole + min(index, rest), whole + (index < rest)
 
     def refuse_empty_part(self) -> None:
-        """Check that this shard has records; raise ValueError if it has none."""
+        """Raise ValueError if this shard has no records."""
         if not self.part()[1]:
             raise ValueError(
                 f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of the "
@@ -78,7 +78,7 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
-        """Return the places `int64[n]` of records `int64[n]` within an epoch, if there is only one shard."""
+        """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`. For a single shard only."""
         return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
 
     def record_keys(self, positions: Positions) -> Positions:
@@ -95,7 +95,7 @@ class GrainOrder:
 
 
 def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
-    """Apply Grain's permutation of `[0, max_index]` to places.
+    """Shuffle places (numbers in `[0, max_index]`) by the permutation that Grain uses for a seed.
 
     Args:
         places: `int64[n]`, each in `[0, max_index]`.
@@ -122,7 +122,7 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
 
 
 def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Apply Grain's permutation to a single place, as `shuffled` does to many.
+    """Shuffle a single place (a number in `[0, max_index]`) by Grain's permutation, as `shuffled` does with many.
 
     Args:
         place: in `[0, max_index]`.
@@ -149,12 +149,12 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
-    """Return the place that `shuffled`, with the same `max_index` and `seed`, maps to `key`."""
+    """Return the place (a number in `[0, max_index]`) that `shuffled` maps to `key`, with equal `max_index` and `seed`."""
     return int(places_of(np.array([key]), max_index, seed)[0])
 
 
 def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
-    """Return the places `int64[n]` that `shuffled`, with the same `max_index` and `seed`, maps to the keys."""
+    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`, with equal `max_index` and `seed`."""
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
     bits = _bits(max_index)
@@ -177,7 +177,7 @@ def _bits(max_index: int) -> int:
 
 
 def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Decipher numbers; the inverse of `_encipher` with the same keys and width."""
+    """Undo the cipher `_encipher` for numbers `uint64[n]`, with equal `keys` and `width`."""
     mask = np.uint64((1 << width) - 1)
     left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
     for index in range(ROUNDS - 2, -1, -2):
@@ -189,7 +189,7 @@ def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 @lru_cache(maxsize=16)
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the permutation of `[0, max_index]` made from the cipher of 16 bits, as a table.
+    """Return Grain's permutation of `[0, max_index]` as a table, for fewer than 2^16 numbers; it uses a cipher of 16 bits.
 
     Args:
         max_index: the largest number, below 2^16.
@@ -206,7 +206,7 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the cipher of 16 bits as a table: the result for each number below 2^16.
+    """Return the results of the cipher of 16 bits as a table, with one entry for each number below 2^16.
 
     Args:
         keys: keys of the cipher's rounds.
@@ -266,7 +266,7 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """Return the keys of the cipher's rounds for a seed in `[0, 2^32)`, one for each, as ints of `width` bits."""
+    """Return the keys of the cipher's rounds, one int of `width` bits for each round, for a seed in `[0, 2^32)`."""
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 

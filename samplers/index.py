@@ -148,7 +148,10 @@ class IndexSampler(VectorSampler):
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of an epoch to the start of the next, for this shard."""
+        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+
+        This is `num_records`; with `algorithm="grain"`, this shard's number of records times the number of shards.
+        """
         if self.algorithm == "grain":
             return self._grain_order().part()[1] * self.shard_options.shard_count
         return self.num_records
@@ -232,9 +235,9 @@ class IndexSampler(VectorSampler):
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
-        """Return the places `int64[n]` within an epoch, from 0, of records `int64[n]`.
+        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
 
-        Places are counted in the common order of all shards.
+        The index counts the records of all shards.
 
         Args:
             record_keys: the records.
@@ -251,10 +254,10 @@ class IndexSampler(VectorSampler):
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """Order of records that are appended while an epoch is being read, and are read in this epoch.
+        """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
-        it, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read; False: after these records; a
+        `BlockShuffle`: after them, shuffled in blocks.
         """
         return self.shuffle
 
@@ -273,7 +276,7 @@ class IndexSampler(VectorSampler):
         return dataclasses.replace(self, num_records=records)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """Return the same order with `epochs` times as many epochs; without end for None."""
+        """Return the same order with `epochs` times as many epochs; endless if `epochs` is None or the order is endless."""
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
 
@@ -320,7 +323,10 @@ class SequentialSampler(IndexSampler):
 
 
 def index_order_of(fingerprint: Mapping[str, Any]) -> IndexSampler | None:
-    """Return the order that has a fingerprint; None if it is another kind of order, or not valid."""
+    """Return the `IndexSampler` that a saved fingerprint describes.
+
+    Return None if the fingerprint is damaged, or describes another kind of order.
+    """
     if (
         fingerprint.get("kind") not in ("IndexSampler", "SequentialSampler")
         or fingerprint.get("algorithm") != "headrace"

@@ -48,17 +48,17 @@ class IndexMap:
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements of one pass over the dataset above; None: the same as for the dataset below."""
+        """Number of elements of one pass over the dataset above; None: as many as in a pass over the dataset below."""
         return self.length
 
     @property
     def keeps_indices(self) -> bool:
-        """True if each index above is mapped to the same index below."""
+        """True if each index of the dataset above is mapped to the same index of the dataset below."""
         return False
 
     @property
     def change(self) -> Change | None:
-        """How the map makes later epochs differ from a plain repetition; None if it does not."""
+        """The map's effect on later epochs: "shuffles", "cuts" or "freezes", see `Change`; None if it has none."""
         return None
 
     @property
@@ -69,15 +69,15 @@ class IndexMap:
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map, which states keep to notice that the map has changed."""
+        """Plain attributes of a user's selection map; else (). States keep them to notice that the map has changed."""
         return ()
 
     def many(self, indices: Indices) -> Indices:
-        """Return the indices of the dataset below for indices of the dataset above."""
+        """Convert indices of the dataset above to indices of the dataset below: `int64[n] -> int64[n]`."""
         raise NotImplementedError
 
     def one(self, index: int) -> int:
-        """Return the index of the dataset below for one index of the dataset above."""
+        """Convert one index of the dataset above to the index of the dataset below."""
         return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
@@ -87,7 +87,7 @@ FEW = 24
 
 @dataclass(frozen=True)
 class Shuffle(IndexMap):
-    """A shuffle of each epoch.
+    """Index map that shuffles the elements of each epoch.
 
     Attributes:
         length: number of elements of an epoch.
@@ -120,9 +120,9 @@ class Shuffle(IndexMap):
 
 @dataclass(frozen=True)
 class ShuffledWindows(IndexMap):
-    """A shuffle of each window of consecutive elements. The last window of an epoch may be smaller.
+    """Index map that shuffles the elements within windows of consecutive elements, in another order in each epoch.
 
-    Each epoch has another order.
+    The last window of an epoch may be smaller.
 
     Attributes:
         length: number of elements of an epoch.
@@ -167,7 +167,7 @@ class ShuffledWindows(IndexMap):
 
 @dataclass(frozen=True)
 class BlockPermutation(IndexMap):
-    """A permutation of blocks of consecutive elements, another one in each epoch.
+    """Index map that permutes blocks of consecutive elements, in another order in each epoch.
 
     Elements within a block keep their order. One block may be smaller.
 
@@ -198,7 +198,7 @@ class BlockPermutation(IndexMap):
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return, for each epoch `int64[n]`, the place at which its one smaller block begins."""
+        """Return, for each epoch `int64[n]`, the index within the epoch at which its one smaller block begins."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -209,7 +209,7 @@ class BlockPermutation(IndexMap):
 
 @dataclass(frozen=True)
 class Repeat(IndexMap):
-    """Several epochs treated as one.
+    """Index map that treats several epochs of a dataset as one.
 
     Attributes:
         below: number of elements of one epoch.
@@ -249,7 +249,7 @@ class Repeat(IndexMap):
 
 @dataclass(frozen=True)
 class Slice(IndexMap):
-    """Every `step`-th element of each epoch of the dataset below.
+    """Index map that selects every `step`-th element of each epoch of the dataset below.
 
     Attributes:
         below: number of elements of an epoch below.
@@ -306,11 +306,11 @@ class Slice(IndexMap):
 
 @dataclass(frozen=True, eq=False)
 class Selected(IndexMap):
-    """Elements at fixed places of each epoch.
+    """Index map that selects elements by their indices within the epoch, the same indices in each epoch.
 
     Attributes:
         below: number of elements of an epoch below.
-        keys: `int64[length]`, places of the selected elements in an epoch below.
+        keys: `int64[length]`, indices of the selected elements within an epoch below.
     """
 
     below: int

@@ -24,7 +24,7 @@ Positions = NDArray[np.int64]
 
 
 class UnreadOrder:
-    """The positions below `total` that no shard has delivered, ascending from index 0 in a fixed order.
+    """The positions below `total` that no shard has delivered, in a fixed order; index 0 is the first of them.
 
     Memory grows with the number of shards, and the time for a position with the logarithm of this
     number.
@@ -60,20 +60,23 @@ class UnreadOrder:
 
     @cached_property
     def dense_from(self) -> int:
-        """Start of the dense tail: no shard has delivered this position or a later one."""
+        """First position from which on no shard has delivered anything."""
         return max(self.reached) * self._shards
 
     @cached_property
     def offset(self) -> int:
-        """Number to add to an index to get its position, for all indices from `dense_index` on."""
+        """Number to add to an index among the unread positions to get the position, for indices from `dense_index` on."""
         return min(self.dense_from, self.total) - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to any index >= `index` to get its position; None if no single number does."""
+        """Return the number to add to an index among the unread positions to get its position, if it is constant.
+
+        Return None if it is not the same number for all indices from `index` on.
+        """
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound of the positions at `index` and all later indices.
+        """Return a lower bound of the unread positions at `index` and all later indices.
 
         Index 0 is the first position not yet read.
         """
@@ -82,12 +85,12 @@ class UnreadOrder:
 
     @property
     def dense_index(self) -> int:
-        """Index of the first position of the dense tail. From it on, a position is the index plus `offset`."""
+        """Index, among the unread positions, of the position `dense_from`, from which on all positions are unread."""
         return self._ragged
 
     @cached_property
     def _ragged(self) -> int:
-        """Number of undelivered positions before `dense_from`. They have gaps; from `dense_from` on, there are none."""
+        """Number of unread positions before `dense_from`."""
         return int(self._starts[-1])
 
     @cached_property
@@ -114,14 +117,17 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Indices of the shards that still have to read the last level, in which the last shards may have no position."""
+        """Indices of the shards that still have to read their position in the last level, `k * shards + s` with the largest k.
+
+        The last shards may have no position there.
+        """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
     def _starts(self) -> Positions:
-        """First index of each rectangle of undelivered positions; the last entry is `dense_index`."""
+        """First index of each rectangle in `_tables`, among the unread positions; the last entry is `dense_index`."""
         _, heights, widths, _ = self._tables
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
@@ -129,7 +135,7 @@ class UnreadOrder:
     def _served(self) -> Positions:
         """Indices of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
 
-        Each rectangle of undelivered positions belongs to the first shards of one of the two lists.
+        Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """
         return np.concatenate([self._by_progress, self._last])
 
@@ -150,7 +156,7 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` that lie outside several ranges, ascending from index 0.
+    """The positions below `total` that lie outside several ranges, ascending; index 0 is the first of them.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -173,12 +179,15 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """Numbers to add to an index to get its position: for indices before the first range, then after each range."""
+        """Numbers to add to an index among the positions outside the ranges to get its position.
+
+        The first is for indices before the first range, each other for indices after one more range.
+        """
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Positions:
-        """For each range, the index of the first position after it."""
+        """For each range, the index, among the positions outside the ranges, of the first position after it."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
@@ -188,28 +197,28 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number to add to an index to get its position, for all indices from `dense_index` on."""
+        """Number to add to an index among the positions outside the ranges to get the position, from `dense_index` on."""
         return int(self._offsets[-1])
 
     @property
     def dense_index(self) -> int:
-        """Index of the first position after all `ranges`. From this index on, a position is its index plus `offset`."""
+        """Index, among the positions outside the ranges, of the first position after all ranges."""
         return int(self._starts[-1])
 
     @property
     def length(self) -> int:
-        """Number of positions that are not yet read."""
+        """Number of positions outside the ranges."""
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to any index >= `index` to get its position; None if no single number does."""
+        """Return the number to add to an index among the positions outside the ranges to get its position, if it is constant.
+
+        Return None if it is not the same number for all indices from `index` on.
+        """
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return the position at `index`; positions at later indices are higher.
-
-        Index 0 is the first position outside the ranges.
-        """
+        """Return the position at `index` among the positions outside the ranges; later indices have higher positions."""
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:

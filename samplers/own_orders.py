@@ -31,10 +31,10 @@ def has_own_orders(sampler: VectorSampler) -> bool:
 
 
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
-    """Return the shard options with which a loader reads.
+    """Return the shard options with which a loader reads a sampler.
 
-    If the sampler gives each of several shards its own order: `shard` with `drop_remainder=True`, so
-    that all shards get equally many records. Else `shard`, unchanged.
+    If the sampler gives each of several shards its own order, this is `shard` with `drop_remainder=True`, so that all
+    shards get equally many records; otherwise `shard` unchanged.
     """
     equal = has_own_orders(sampler) and shard.shard_count > 1
     return dataclasses.replace(shard, drop_remainder=True) if equal else shard
@@ -52,11 +52,11 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: the user's sampler, before it is limited to a shard.
-        shard: the shard of the current run. Its `drop_remainder` is not used, but the sampler's.
+        shard: the shard of the current run. The sampler's `drop_remainder` is used, not the one of `shard`.
         order_shards: number of shards of the first run; 0 for the order of `shard`.
 
     Raises:
-        ValueError: `order_shards` is not 0, although all shards read parts of one common order; or
+        ValueError: if `order_shards` is not 0, although all shards read parts of one common order; or
             a shard would have no records.
     """
     if not has_own_orders(sampler):
@@ -74,6 +74,8 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
 class OwnOrders(VectorSampler):
     """The separate orders of all shards of an earlier run, as one sampler.
+
+    If that run had N shards, position p is position p of the shard p % N.
 
     Args:
         sampler: a sampler that gives each shard an order of its own.

@@ -1,6 +1,6 @@
 """The shuffle: for every seed and epoch a permutation of `[0, size)`, which is computed, not stored.
 
-In: places within an epoch, the epoch of each, a seed. Out: the permuted places, `int64`.
+In: places (indices within an epoch), the epoch of each, a seed. Out: the permuted places, `int64`.
 
 A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as
 many rows as columns. A round shifts every cell along one axis by a hash of its other coordinate;
@@ -75,7 +75,13 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 
 def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
-    """Return the key of each round for each epoch, `uint64[rounds, len(epochs)]`, hashed from the seed, epoch and round."""
+    """Return the keys of the shuffle's rounds, computed from a seed: `uint64[rounds, len(epochs)]`.
+
+    Args:
+        seed: in `[0, 2^64)`.
+        epochs: `int64[n]`, numbers of epochs; each has keys of its own.
+        rounds: number of rounds.
+    """
     return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
 
 
@@ -94,7 +100,7 @@ def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
 
 
 def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Permute places by the shuffle of `seed` and the epoch.
+    """Shuffle places (indices within an epoch); each epoch has another order.
 
     Args:
         places: `int64[n]` in `[0, size)`.
@@ -113,9 +119,9 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
 
 def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Return the places that `permute` maps to `keys`.
+    """Return the places (indices within an epoch) that `permute` maps to `keys`; the inverse of `permute`.
 
-    It is the inverse of `permute`, with the same other arguments.
+    The other arguments must be the same as for `permute`.
 
     >>> import numpy as np
     >>> unpermute(np.array([7, 0, 4]), np.zeros(3, np.int64), size=8, seed=1).tolist()
@@ -136,7 +142,7 @@ def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back:
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Permute one place; returns what `permute` returns for it, and is faster for a single place.
+    """Shuffle a single place (an index within an epoch) as `permute` does; faster than `permute` for one place.
 
     Args:
         place: in `[0, size)`.
@@ -171,7 +177,7 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """Return the place that `permute` maps to `key`, for one epoch and the same size and seed.
+    """Return the place (index within an epoch) that `permute` maps to `key`, for the same epoch, size and seed.
 
     >>> import numpy as np
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
@@ -181,7 +187,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Divide all places into slices of at most 16,384 places, and yield the slices.
+    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield the slices.
 
     Args:
         epochs: `int64[n]`, the epoch of each place. A new slice also begins where the epoch changes,
@@ -199,9 +205,10 @@ Lengths: TypeAlias = "tuple[np.uint64 | Words, np.uint64 | Words]"
 
 
 class Hashed:
-    """Shifts of the cells in each round, computed from keys when they are needed.
+    """Shifts of cells in each round of the shuffle, computed from keys when they are needed.
 
-    A shift is the number of rows or columns by which a cell of the table is moved.
+    The shuffle treats a number as a cell of a table. In each round, every cell moves along its column (in even
+    rounds) or along its row (in odd rounds) by a number of cells, its shift.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -213,12 +220,12 @@ class Hashed:
         self._keys, self._lengths = keys, lengths
 
     def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
-        """Write the shifts of one round into `shift`.
+        """Write the shifts of one round, the numbers of rows or columns by which cells move, into `shift`.
 
         Args:
             number: number of the round.
-            fixed: the coordinate of each place that the round does not change.
-            column: for each place, the index of its epoch in the keys' second axis; None for a single
+            fixed: for each cell, its row or column, whichever does not change in this round.
+            column: for each cell, the index of its epoch among the epochs of the keys; None for a single
                 epoch.
             shift: receives the result.
             scratch: memory for intermediate results.
@@ -228,10 +235,10 @@ class Hashed:
 
 
 class _Kept:
-    """Shifts of the cells in each round, looked up in tables; equal to the shifts of `Hashed`.
+    """Shifts of cells in each round of the shuffle, looked up in tables made beforehand; equal to those of `Hashed`.
 
-    A shift is the number of rows or columns by which a cell is moved. Each round has a
-    table with an entry for each coordinate and epoch.
+    The shuffle treats a number as a cell of a table, and moves cells along columns and rows by shifts. Each round has
+    a list of the shifts of all rows (or columns), for each epoch.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -259,13 +266,14 @@ class _Kept:
 
 
 def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[Hashed | _Kept, Positions | None]:
-    """Return the shifts for a block of places, and for each place the column of its epoch in the keys of the shifts.
+    """Return the shifts of the shuffle's rounds for a block of places, and which of their epochs each place has.
 
-    The column is None if all places belong to one epoch.
+    The second result is `int64[n]`, for each place the index of its epoch among the epochs of the shifts; None if
+    all places belong to one epoch.
 
     Args:
         seed: in `[0, 2^64)`.
-        epochs: `int64[n]`, the epoch of each place.
+        epochs: `int64[n]`, the epoch of each place (index within an epoch).
         rounds: number of rounds.
         size: number of records.
     """
@@ -308,7 +316,7 @@ def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | N
 
 
 def table_shape(size: int) -> tuple[int, int]:
-    """Return the rows and columns of the smallest near-square table of `size` cells or more.
+    """Return the numbers of rows and columns of the smallest near-square table of at least `size` cells.
 
     The number of rows is even.
     """
@@ -320,12 +328,12 @@ def table_shape(size: int) -> tuple[int, int]:
 def encipher(
     numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
 ) -> Words:
-    """Move table cells, given by their numbers, by all rounds of the shuffle; with `back`, undo the rounds.
+    """Move cells of a table by all rounds of the shuffle; with `back`, undo the rounds.
 
     Args:
         numbers: `uint64[n]`; cell (row, column) has the number `row * columns + column`.
         shifts: the shifts of the cells in each round.
-        column: for each number, the column of its epoch in the keys; None if there is one epoch only.
+        column: for each cell, the index of its epoch among the epochs of the shifts; None if there is one epoch only.
         lengths: numbers of rows and columns.
         back: True undoes the rounds.
 
@@ -345,12 +353,12 @@ def encipher(
 
 
 def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words) -> None:
-    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`.
+    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`: by how much the cells of a table move in a round.
 
     Args:
-        fixed: the coordinate of each place that the round does not change.
-        key: key of the round, for each place or for all.
-        length: length of the axis along which places move.
+        fixed: for each cell, its row or column, whichever does not change in this round.
+        key: key of the round, for each cell or for all.
+        length: length of the axis along which cells move.
         shift: receives the result.
         scratch: memory for intermediate results.
     """

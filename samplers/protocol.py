@@ -62,7 +62,7 @@ class Sampler(Protocol):
 
 
 class SamplerLike(Protocol):
-    """A sampler for type checkers, which may also return another library's `RecordMetadata`."""
+    """Type of any sampler, for type checkers: its `__getitem__` may return another library's `RecordMetadata`."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
 
@@ -72,17 +72,18 @@ class OrderFacts(NamedTuple):
 
     Attributes:
         block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code.
-        most_at_once: largest number of positions that are computed fast in one call.
+        most_at_once: largest number of positions that one call of `record_keys` computes fast.
         records: number of records of the source that the order covers; None: any number.
         parts: names of the parts of a mix; a record key of the part with index p of n is `i * n + p`. (): no mix.
-        balance: the `Balance` that divides the records of each global batch among the shards; None: in turn.
+        balance: the `Balance` that divides the records of each global batch among the shards; None: shards read in turn.
         shuffle: True or a `BlockShuffle` if each epoch has a random order; else False.
         shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
             "planned": the order is planned for a number of shards, and keeps a history of these numbers.
         same_records: True if all epochs have the same records.
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
         can_change: True if records can be appended to the order, or omitted from it.
-        is_one_shuffle: True if `record_keys` applies `permute` to each epoch's places and does nothing else.
+        is_one_shuffle: True if `record_keys` only applies the function `permute` to the index of each position in its
+            epoch.
     """
 
     block_size: int = 16384
@@ -116,7 +117,7 @@ class VectorSampler:
 
         @property
         def seed(self) -> int | None:
-            """Seed of random operations; None: they cannot run."""
+            """Seed of the loader's random operations; None: the loader cannot have random operations."""
 
         @property
         def epoch_length(self) -> int:
@@ -149,11 +150,14 @@ class VectorSampler:
 
     @property
     def block_size(self) -> int:
-        """Number of positions to ask `record_keys` for at a time."""
+        """Number of positions that the loader passes to `record_keys` in one call."""
         return self.facts.block_size
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        """Return a seed `uint64[n]` for each position `int64[n]`; None: `seed` is used for all."""
+        """Return the seed of random operations at each position: `int64[n] -> uint64[n]`.
+
+        Return None if the property `seed` is used at all positions.
+        """
         return None
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
@@ -163,7 +167,10 @@ class VectorSampler:
         return other
 
     def of_equal_shards(self, total: int) -> int:
-        """Return how many of `total` positions are read; with `drop_remainder`, a multiple of the number of shards."""
+        """Return how many of `total` positions the shards read together.
+
+        With `drop_remainder`, this is the largest multiple of the number of shards up to `total`; else `total`.
+        """
         shards = self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
 
@@ -174,7 +181,10 @@ class VectorSampler:
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of an epoch to the start of the next, for this shard."""
+        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+
+        This default is `epoch_length`.
+        """
         return self.epoch_length
 
     def epoch_at(self, position: int) -> int:
@@ -182,13 +192,13 @@ class VectorSampler:
         return position // self.epoch_stride
 
     def length_over(self, epochs: int) -> int:
-        """Return the number of positions of the first `epochs` epochs. There may be more than the order has."""
+        """Return the number of positions in the first `epochs` epochs, even if the order has fewer epochs than that."""
         return min(self.epoch_length * epochs, ENDLESS)
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the first position of a record in an epoch, or None if it is not in the epoch.
+        """Return the first position of a record in an epoch, or None if the record is not in the epoch.
 
-        The default looks at all positions of the epoch.
+        This default implementation searches all positions of the epoch.
         """
         start, stop = epoch * self.epoch_length, min((epoch + 1) * self.epoch_length, len(self))
         for first in range(start, stop, self.block_size):
@@ -217,26 +227,38 @@ class VectorSampler:
 
     @property
     def parts(self) -> Mapping[str, VectorSampler]:
-        """The orders of the parts of a mix, by name. For another order, itself under the name ""."""
+        """The order of each part of a mix, by name. For an order that is not a mix: `{"": self}`."""
         return {"": self}
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
-        """Return this order with other orders for the parts named in `parts`.
+        """Return this mix with the given orders in place of the orders of some parts.
 
-        The names are the keys of the property `parts`.
+        For an order that is not a mix, return `parts[""]` if there is one, else the order itself.
+
+        Args:
+            parts: the new orders, by part name, as in the property `parts`.
         """
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part at a position, and the position in the order of this part."""
+        """Return the name of the part that a mix reads at a position, and the position in the order of this part.
+
+        For an order that is not a mix: `("", position)`.
+        """
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: the epoch of its last record up to a position."""
+        """Return the current epoch (from 0) of each part of a mix, by name: the epoch of its last record up to a position.
+
+        For an order that is not a mix: `{"": epoch}`.
+        """
         return {"": self.epoch_at(position)}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return how many records of each part, by name, come before a position."""
+        """Return how many records of each part of a mix, by name, come before a position.
+
+        For an order that is not a mix: `{"": position}`.
+        """
         return {"": position}
 
     @property
@@ -260,7 +282,10 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the same order in a form whose number of records can change; None if there is no such form."""
+        """Return an equal order whose number of records can change: it gives the same record at each position.
+
+        Return None if there is no such order.
+        """
         return None
 
     def over(self, epochs: int | None) -> VectorSampler | None:
@@ -273,7 +298,10 @@ class VectorSampler:
         return self
 
     def with_history(self, history: Any) -> VectorSampler | None:
-        """Return this order with `history` (a `History`) as its changes; None if its records cannot change."""
+        """Return this order with the changes in `history` (a `History`); None if its records cannot change.
+
+        These say at which positions records were added or omitted.
+        """
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:

@@ -52,7 +52,7 @@ class ShardOptions:
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
                 f"shard_index={short_repr(self.shard_index)} is outside of [0, shard_count) = [0, "
-                f"{self.shard_count}). Number the shards from 0."
+                f"{self.shard_count}). Pass the index of a shard, counted from 0."
             )
 
     def length(self, total: int) -> int:

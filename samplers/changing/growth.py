@@ -1,6 +1,6 @@
 """Positions at which a run checks whether its source has more records.
 
-In: an order, and the user's `GrowthOptions`. Out: positions. Pure: the check itself is made
+In: an order, and the user's `GrowthOptions`. Out: positions. The check itself is made
 elsewhere.
 """
 
@@ -63,9 +63,9 @@ class GrowthOptions:
 
 
 class SourceLooks:
-    """Positions at which a run with a single source checks for more records.
+    """Positions at which a run with a single source checks for more records, one after another.
 
-    The attribute `position` is the next of them.
+    The attribute `position` is the next of them; `advance` moves on.
 
     Args:
         growth: the user's options.
@@ -80,7 +80,7 @@ class SourceLooks:
         self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records read before a position: the position itself.
+        """Return the number of records read before a position of a run with a single source: the position itself.
 
         Args:
             name: not used; `MixLooks.index` takes the name of a part here.
@@ -90,12 +90,12 @@ class SourceLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The source to check at `position`, as a dict: {"": True} if an epoch ends there, else {"": False}.
+        """The source to check at `position`, as a dict: `{"": True}` if an epoch begins there, else `{"": False}`.
 
-        The key "" stands for the only source; a mix has the names of its parts here.
+        The key "" stands for the only source; a mix has the names of its parts here. Position 0 counts as False.
         """
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def advance(self) -> None:
-        """Move to the next position to check."""
+        """Set `position` to the next position at which the run checks its source for more records."""
         self.position = self._growth.next_look(self._order, self.position + 1)

@@ -18,11 +18,11 @@ class OrderChange(NamedTuple):
 
     Attributes:
         position: first position of the changed order.
-        place: place of that position in the order that also counts omitted records.
+        place: index of that position in the order that also counts omitted records.
         records: number of records of the source.
         joins: True if new records are read in the epoch that is being read at `position`; False:
             from the next epoch on.
-        omitted: number and digest of the omitted keys; "" if none is omitted.
+        omitted: text with the number and a digest of the omitted keys; "" if none is omitted.
         generation: number of the source's generation (version of its files), which grows when records are appended.
     """
 
@@ -67,24 +67,21 @@ class History(NamedTuple):
 
     @property
     def grown_at(self) -> int | None:
-        """First position of the source's last generation (version of its files); None if there was only one run."""
+        """First position of the source's last generation (version of its files); None if no records were appended."""
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
     def first(self, count: int) -> History:
-        """Return the start of the history, with its first `count` changes."""
+        """Return this history with only its first `count` changes."""
         return self._replace(changes=self.changes[:count])
 
     def followed_by(self, change: OrderChange) -> History:
-        """Return the history with `change` added as its last change."""
+        """Return this history with `change` as one more change, the last one."""
         return self._replace(changes=(*self.changes, change))
 
     def to_values(self) -> dict[str, Any]:
-        """Return the history as JSON values for a fingerprint.
-
-        Empty entries are omitted.
-        """
+        """Return the history as JSON values, for a fingerprint; entries that are empty or 0 are left out."""
         values = {
             HISTORY: [list(change) for change in self.changes],
             OMITTED: self.omitted,

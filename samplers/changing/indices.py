@@ -14,7 +14,7 @@ from .sampler import ChangingSampler
 
 @dataclass(frozen=True)
 class LivingIndices(IndexMap):
-    """Index map that omits elements: it maps an index among the kept elements to an index among all elements.
+    """Index map of a dataset without some elements: it maps an index among the kept elements to an index among all.
 
     Attributes:
         sampler: the sampler that omits the other elements.

@@ -46,7 +46,7 @@ class OmittedKeys:
 
     @cached_property
     def digest(self) -> str:
-        """A text that identifies the keys: their number and a digest of them; "" if there are no keys."""
+        """A text with the number and a digest of the keys, which identifies them; "" if there are no keys."""
         return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
 
     def below(self, records: int) -> int:
@@ -61,7 +61,7 @@ class OmittedKeys:
 
 
 class _Piece(NamedTuple):
-    """A piece of the order: whole epochs with equally many records, or a part of one epoch.
+    """A piece of an order with omitted records: whole epochs with equally many records, or a part of one epoch.
 
     A place counts all records, omitted ones too; a position counts kept records.
 
@@ -85,7 +85,7 @@ class _Piece(NamedTuple):
 
 
 class LivingPlaces:
-    """Positions and places of the records that are kept, from one place on to another.
+    """A range of an order with omitted records: converts positions to places, and places to positions.
 
     A position counts kept records only; a place counts omitted records too.
 
@@ -135,7 +135,10 @@ class LivingPlaces:
         return self.omitted.below(stretch.records)
 
     def places(self, positions: Int64s) -> Int64s:
-        """Return the places `int64[n]`, in the order that counts omitted records, of positions `int64[n]`, which do not."""
+        """Return the places `int64[n]` of positions `int64[n]`.
+
+        A position counts kept records only; a place counts omitted records too.
+        """
         if not len(self.omitted):
             return positions + (self.place - self.position)
         if not len(positions):
@@ -164,14 +167,14 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """Return where records are omitted in one epoch of a piece, as numbers of kept records before them.
+        """Return where records are omitted in one epoch, as the number of kept records before each omitted one.
 
         Args:
-            piece: a piece of the order.
+            piece: a piece of the order: several whole epochs, or a part of one.
             number: number of the epoch within the piece, from 0.
 
         Returns:
-            for each omitted record, in the order of places: the number of kept records before it.
+            one number for each omitted record, ascending.
         """
         known = self._known.get((piece.place, number))
         if known is None:
@@ -197,7 +200,10 @@ class LivingPlaces:
         return gaps
 
     def position_of(self, place: int) -> int | None:
-        """Return the position of the record at a place, or None if this record is omitted."""
+        """Return the position of the record at a place, or None if this record is omitted.
+
+        A position counts kept records only; a place counts omitted records too.
+        """
         if not len(self.omitted):
             return place - self.place + self.position
         piece = self._pieces[int(np.searchsorted(self._places, place, side="right")) - 1]
@@ -216,7 +222,7 @@ class LivingPlaces:
         return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
 
     def epoch_start(self, epoch: int) -> int | None:
-        """Return the position at which an epoch begins; None if it begins outside the range of these places."""
+        """Return the position at which an epoch begins; None if it begins outside the range of this object."""
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
             if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):

@@ -1,4 +1,4 @@
-"""The order of a source whose records are appended to or omitted during a run.
+"""The order of a source to which records are appended, or whose records are omitted, during a run.
 
 In: positions in the global order. Out: record keys. Omitted records have no positions, so shards stay equally long.
 """
@@ -136,10 +136,9 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """Places of the kept records, one entry for the start and one for each change; None for an entry with unknown keys.
+        """Kept records, one entry for the start and one for each change; None if the omitted keys of an entry are unknown.
 
-        The fingerprint has only a digest of the omitted keys. So the keys of an entry are known only if they are
-        the current ones.
+        They are known only if they are the current ones, because the fingerprint has only a digest of the keys.
         """
         begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.changes)]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
@@ -158,7 +157,7 @@ class ChangingSampler(VectorSampler):
         if layer is None:
             raise CheckpointError(
                 f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state "
-                "has only a digest of the keys that were omitted then. Restore with the former omit=. Add keys "
+                "has only a digest of the keys that were omitted then. Restore with the omit= of that run. Add keys "
                 "to it only when all shards are at the same step, between two windows and before the end."
             )
         return layer
@@ -167,7 +166,10 @@ class ChangingSampler(VectorSampler):
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """Return the places `int64[n]`, counting omitted records, of positions `int64[n]`; CheckpointError if unknown."""
+        """Return the places `int64[n]` of positions `int64[n]`. Omitted records have places, but no positions.
+
+        Raises CheckpointError if a position was read with omitted keys that are now unknown.
+        """
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
         numbers = np.searchsorted(self._begins, positions, side="right") - 1
@@ -191,11 +193,11 @@ class ChangingSampler(VectorSampler):
         return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`, which are not checked."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`; not checked."""
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch, or None if it is omitted or not yet appended in that epoch."""
+        """Return the position of a record in an epoch; None if it is omitted, or was appended later."""
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
             return None
@@ -210,8 +212,7 @@ class ChangingSampler(VectorSampler):
     def epoch_start(self, epoch: int) -> int:
         """Return the position at which an epoch begins.
 
-        Raises:
-            CheckpointError: if the position is unknown, because other keys were omitted at that time.
+        Raises CheckpointError if it is unknown, because other keys were omitted at that time.
         """
         for layer in self._layers:
             found = None if layer is None else layer.epoch_start(epoch)
@@ -230,7 +231,7 @@ class ChangingSampler(VectorSampler):
         return self._records - self.omitted.below(self._records)
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` without end; CheckpointError if unknown."""
+        """Return the number of positions of all shards together; `sys.maxsize` if endless; CheckpointError if it is unknown."""
         epochs = self.num_epochs
         return self.of_equal_shards(ENDLESS if epochs is None else self.epoch_start(epochs))
 
@@ -240,22 +241,22 @@ class ChangingSampler(VectorSampler):
         return {**self.sampler.fingerprint, **self.history.to_values()}
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the order of all records as an order whose number of records can change; None if there is no such order."""
+        """Return the order of all records, in a form whose number of records can change; None if there is no such form."""
         return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
     def length_over(self, epochs: int) -> int:
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for a generation (version of the source's files) with `records` records.
+        """Return this order without its changes, for another generation (version of the source's files).
 
-        If `records` is None, their number stays the same.
+        The source then has `records` records; None: as many as now.
         """
         whole = self.sampler if records is None else self.sampler.resized(records)
         return ChangingSampler(whole, self.omitted, generation).with_shard_options(self.shard_options)
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """Return this order repeated `epochs` times, for a chain of datasets; endless for None."""
+        """Return this order with `epochs` times as many epochs, and without its changes; endless for None."""
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
 
@@ -265,7 +266,7 @@ class ChangingSampler(VectorSampler):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
-        """Return this order without its changes; the records `keys[""]` are omitted too."""
+        """Return this order without its changes, omitting the records `keys[""]` in addition to those omitted already."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
@@ -275,7 +276,7 @@ class ChangingSampler(VectorSampler):
         return found
 
     def with_history(self, history: History) -> ChangingSampler:
-        """Return this order with `history` as its changes."""
+        """Return this order with the changes in `history`: at which positions records were added or omitted."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -292,14 +293,14 @@ class ChangingSampler(VectorSampler):
         generation: int | None = None,
         place: int | None = None,
     ) -> ChangingSampler:
-        """Return an order that changes at a position.
+        """Return this order with a change at a position, from which on it has more records or omits other ones.
 
         Args:
             position: first position of the changed order.
             sampler: order of more records; None: the number of records does not change.
             omitted: keys that are not read from `position` on; None: the same as before.
             joins: True if new records are added to the current epoch.
-            generation: generation (version of the source's files); None: the same as before.
+            generation: number of the source's generation (version of its files); None: the same as before.
             place: index of the position in the order that also counts omitted records; None: it is computed.
 
         Raises:
@@ -329,6 +330,8 @@ class ChangingSampler(VectorSampler):
         self, saved: Mapping[str, Any], position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
         """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
+
+        It has the order of that run before `position`, and the records of this sampler from there on.
 
         Args:
             saved: fingerprint of that run's sampler, which may be a sampler without changes.
@@ -360,12 +363,8 @@ class ChangingSampler(VectorSampler):
 def living(order: VectorSampler, generation: int = 0) -> Any:
     """Return an order to which records can be appended, and from which they can be omitted.
 
-    That is the mix itself, or a `ChangingSampler` of another order.
-
-    Args:
-        order: the order; a mix is returned as it is.
-        generation: number of the source's generation (version of its files); used if `order` is not a
-            `ChangingSampler` yet.
+    This is `order` itself if it is a mix or a `ChangingSampler`; otherwise a `ChangingSampler` of it, whose source has
+    the generation (version of its files) number `generation`.
 
     Raises:
         ValueError: if the order cannot change.
@@ -381,7 +380,7 @@ def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_balance(order: VectorSampler) -> None:
-    """Raise ValueError if an order whose records are to change has a balance."""
+    """Raise ValueError if an order has a `balance`, which does not work with records that are appended or omitted."""
     if order.facts.balance is not None:
         raise ValueError(
             "balance= cannot be combined with records that are appended or omitted, because it "

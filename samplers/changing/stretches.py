@@ -1,6 +1,6 @@
 """The order of all records of a growing source, including omitted records.
 
-In: places of this order. Out: record keys and epochs; or, from keys, their places. Pure arithmetic;
+In: places (indices in this order). Out: record keys and epochs; or, from keys, their places. Pure arithmetic;
 memory is used for the changes only.
 
 The order is a sequence of stretches (consecutive places with one rule). In most of them,
@@ -30,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class EpochRule(Protocol):
-    """Order of the records of one epoch, for epochs with a fixed number of records, each read once."""
+    """Protocol of an order of records in which each epoch has the same number of records, each read once."""
 
     @property
     def epoch_length(self) -> int:
@@ -39,15 +39,15 @@ class EpochRule(Protocol):
 
     @property
     def seed(self) -> int | None:
-        """Seed of the order; None: there is none."""
+        """Seed of the order's shuffles; None: it has no seed."""
         ...
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """Order of records that are appended while an epoch is being read, and are read in this epoch.
+        """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
-        it, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read; False: after these records; a
+        `BlockShuffle`: after them, shuffled in blocks.
         """
 
     def record_keys(self, positions: Int64s) -> Int64s:
@@ -55,11 +55,19 @@ class EpochRule(Protocol):
         ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places `int64[n]`, within the epoch of this number, of the records `int64[n]`."""
+        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
+
+        Args:
+            keys: the records.
+            epoch: number of the epoch.
+        """
 
 
 class OrderStretch(Protocol):
-    """A stretch of the order: consecutive places, from `start` on, that one rule maps to records."""
+    """Protocol of a stretch of an order: consecutive places, from `start` on, that one rule maps to records.
+
+    A place is an index in the order of all records, omitted ones included.
+    """
 
     @property
     def start(self) -> int:
@@ -73,7 +81,7 @@ class OrderStretch(Protocol):
 
     @property
     def records(self) -> int:
-        """Number of records of the source at this stretch, including those read in earlier stretches of the epoch."""
+        """Number of records of the source in this stretch's epochs, including those read before the stretch begins."""
 
     def epoch_of(self, place: int) -> int:
         """Return the number of the epoch to which a place belongs."""
@@ -83,14 +91,14 @@ class OrderStretch(Protocol):
         """Return the place at which the epoch of this number ends."""
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch begins; for an epoch that began in an earlier stretch, this stretch's `start`."""
+        """Return the place at which an epoch begins; `start`, if the epoch began before this stretch."""
 
     def begins_epoch(self, place: int) -> bool:
         """Return True if an epoch begins at `place`."""
         ...
 
     def keys(self, places: Int64s) -> Int64s:
-        """Return the record keys `int64[n]` at places `int64[n]`."""
+        """Return the record keys `int64[n]` at places `int64[n]` of the order of all records."""
         ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
@@ -144,7 +152,7 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch (consecutive places with one rule): the rest of an epoch, and new records that are added to this epoch.
+    """A stretch (consecutive places with one rule): the rest of an epoch, with new records that are added to this epoch.
 
     Attributes:
         start: first place.
@@ -194,7 +202,7 @@ class JoinedRest:
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Find which places of this stretch have new records; return the keys of these, and the other places in `below`.
+        """Find which places of this stretch have new records, and which have records of the stretch `below`.
 
         Args:
             places: `int64[n]`, places in this stretch.
@@ -239,18 +247,18 @@ class JoinedRest:
 
     @property
     def _key(self) -> int:
-        """Key of the shuffle, made from the seed and the first place of the stretch."""
+        """Key of the stretch's shuffle, made from the seed and the first place of the stretch."""
         seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 
 
 class WholeOrder:
-    """All stretches (consecutive places with one rule), sorted by their places.
+    """The order of all records of a growing source, as a sequence of stretches (consecutive places with one rule).
 
     If several begin at the same place, the last of them gives the record there.
 
     Args:
-        stretches: consecutive parts of the order; the last one has no end.
+        stretches: the stretches, sorted by their first places; the last one has no end.
     """
 
     def __init__(self, *stretches: OrderStretch) -> None:
@@ -263,7 +271,7 @@ class WholeOrder:
         return cls(WholeEpochs(0, 0, rule))
 
     def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
-        """Return the order to which more records are added from a place on.
+        """Return this order with more records from a place (an index in the order) on.
 
         Args:
             place: first place of the changed order.
@@ -296,11 +304,14 @@ class WholeOrder:
         return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
-        """Return the last stretch of an epoch. It can compute the places of all records of the epoch."""
+        """Return the last stretch (consecutive places with one rule) of an epoch.
+
+        It can compute the places of all records of the epoch.
+        """
         return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
 
     def keys(self, places: Int64s) -> Int64s:
-        """Return the record keys `int64[n]` at places `int64[n]`."""
+        """Return the record keys `int64[n]` at places `int64[n]` of the order of all records."""
         if len(self.stretches) == 1:
             return self.stretches[0].keys(places)
         numbers = np.searchsorted(self._starts, places, side="right") - 1

@@ -34,7 +34,10 @@ def saved_length(saved: Mapping[str, Any]) -> int:
 
 
 def saved_order(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order in which an earlier run drew the parts of its mix, without the parts that had ended.
+    """Return the order in which an earlier run drew the parts of its mix. A part is not drawn after its end.
+
+    Args:
+        saved: the fingerprint of that run's mix.
 
     Raises:
         CheckpointError: if the weights in the fingerprint are damaged.
@@ -118,13 +121,18 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
 
 
 def schedule_of(saved: Mapping[str, Any]) -> Any:
-    """Return the weights that the user's program describes: pairs of a first position and a dict of weights."""
+    """Return the weights in a mix's fingerprint as a schedule: pairs of a first position and a dict of weights.
+
+    These are the weights that the user's program describes, without changes during a run.
+    """
     weights = saved.get("weights")
     return weights if isinstance(weights, list) else [[0, weights]]
 
 
 def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
-    """Read the changes of weights during an earlier run: pairs of a first position and a dict of the changed weights.
+    """Return the changes of weights during an earlier run, from the fingerprint of its mix.
+
+    Each is a pair of a first position and a dict of the weights that changed there.
 
     Raises:
         CheckpointError: if they are damaged.
@@ -141,7 +149,7 @@ def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def last_weights(saved: Mapping[str, Any]) -> dict[str, float]:
-    """Return the last weights of a fingerprint, by part name: after its whole schedule and all changes.
+    """Return the last weights in a mix's fingerprint, by part name: after its whole schedule and all changes.
 
     Raises:
         CheckpointError: if they are damaged.
@@ -183,7 +191,12 @@ def order_of(saved: Mapping[str, Any]) -> MixOrder:
 
 
 def _first_schedule(saved: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the schedule before all changes, and True if ramps join its weights."""
+    """Return the weights of a mix before all changes during a run, from its fingerprint.
+
+    Returns:
+        a schedule, i.e. pairs of a first position and a dict of weights; and True if weights change linearly from one
+        pair to the next.
+    """
     weights, ramp = saved.get("first") or (saved.get("weights"), saved["ramp"])
     return schedule_of({"weights": weights}), ramp
 

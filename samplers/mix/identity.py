@@ -16,12 +16,12 @@ PASSING = ("history", "ended", "changes", "first")
 
 
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """Return the weights and the ramp of a mix's fingerprint: they decide which part is drawn until a part ends."""
+    """Return the entries of a mix's fingerprint that decide which part is drawn, until a part ends: `weights` and `ramp`."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 
 def lasting_mix(mix: VectorSampler) -> dict[str, Any]:
-    """Return a mix's fingerprint without the entries that may change as records are added."""
+    """Return a mix's fingerprint without the entries that may change when records are added to its parts."""
     parts = {
         part_named(name): lasting(part.fingerprint)
         for name, part in mix.parts.items()

@@ -1,7 +1,7 @@
-"""Positions of a mix at which a run checks whether its parts have more records.
+"""Positions of a mix at which a run checks whether the parts of the mix have more records.
 
-In: a mix, the user's options, the names of growing parts. Out: positions, and the parts to check at
-each. Pure.
+In: a mix, the user's `GrowthOptions`, the names of growing parts. Out: positions, and the parts to check at
+each. The check itself is made elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MixLooks:
     >>> from headrace import GrowthOptions
     >>> mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
     >>> mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
-    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)
+    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)  # parts are drawn in the order a b a a b a: at 5, `a` begins anew
     >>> looks.position, looks.due
     (5, {'a': True})
     """
@@ -79,7 +79,10 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The parts to check for more records at `position`, by name; True if an epoch of the part ends there."""
+        """The parts of the mix to check for more records at `position`, by name; True if the part begins an epoch there.
+
+        The value is False for a part that is only checked regularly, or of which nothing was read yet.
+        """
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
         if position is None or self._every is None or position % self._every:
@@ -87,7 +90,7 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def advance(self) -> None:
-        """Move `position` to the next check for more records. Must not be called if `position` is None."""
+        """Set `position` to the next position at which the run checks parts for more records. It must not be None."""
         position = self.position
         assert position is not None, "there is none after the last one"
         self._begin = position + 1

@@ -1,6 +1,6 @@
 """Compute which part of a mix is drawn at a position, and which of its records.
 
-In: positions. Out: parts, and for each the index of the element within the part. Pure; no state is
+In: positions. Out: parts, and for each the index of the element within the part. No state is
 kept between calls.
 """
 
@@ -195,9 +195,9 @@ class MixOrder:
         return _bisected(stage, part, index, stop) if found is None else found
 
     def without(self, part: int, position: int) -> MixOrder | None:
-        """Return the order that no longer draws a part from a position on; None if no part is left.
+        """Return this order, in which a part is no longer drawn from a position on; None if no part is left.
 
-        A later stage that draws no other part is removed; the stage before it continues.
+        A later range of weights that draws no other part is removed, and the weights before it continue.
 
         Args:
             part: index of the part.
@@ -214,10 +214,10 @@ class MixOrder:
         return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]), self._stages[: len(before)])
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
-        """Return the order that is this one before a position, and `other` from it on.
+        """Return an order that equals this one before a position, and `other` from the position on.
 
         Parts are matched by name. A part of both orders continues with its next element. Parts keep
-        their numbers; new parts come after them.
+        their indices; new parts come after them.
         """
         names = (*self.names, *(name for name in other.names if name not in self.names))
         before, _ = _cut(self.stages, position)
@@ -229,7 +229,7 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def begun_as(self, other: MixOrder) -> MixOrder:
-        """Return this order with the stages that `other` has computed, up to the first stage that differs.
+        """Return this order, which reuses the stages that `other` has already computed, up to the first that differs.
 
         A stage is a range of positions with constant weights.
         """

@@ -41,14 +41,14 @@ class MixPast(VectorSampler):
 
     @property
     def _order_entries(self) -> dict[str, Any]:
-        """The entries of the fingerprint from which `order_of` makes the order."""
+        """The entries of the fingerprint from which the function `order_of` makes the order."""
         weights = self._weights[0][1] if len(self._weights) == 1 else self._weights
         passing = {"history": self._history, "first": self._first, "changes": self.changes}
         return {"weights": weights, "ramp": self._ramp, **{name: value for name, value in passing.items() if value}}
 
     @cached_property
     def _drawn(self) -> MixOrder:
-        """The order of the parts, without the ends of parts."""
+        """The order in which parts are drawn, as if no part ended."""
         order, like = order_of(self._order_entries), self._begins_as
         self._begins_as = None  # a pickle would contain it
         return order if like is None else order.begun_as(like)
@@ -107,16 +107,16 @@ class MixPast(VectorSampler):
         self._history, self._first, self.changes = saved.get("history"), saved.get("first"), changes_of(saved)
 
     def _add_change(self, position: int, weights: Mapping[str, float]) -> None:
-        """Add a change of the weights from a position on. It replaces all changes at this position or later."""
+        """Record other weights from a position on. They replace all changes at this position or later."""
         self.changes = [change for change in self.changes if change[0] < position]
         before = last_weights(self._order_entries)
         self.changes.append([position, {name: weights[name] for name in weights if weights[name] != before[name]}])
 
     def with_weights(self, weights: Weights, position: int) -> Self:
-        """Return this mix with other weights from a position on. Nothing may have been read from there on.
+        """Return this mix with other weights from a position on, at which nothing may have been read yet.
 
-        The fingerprint has them beside the weights that the user's program describes. They replace all
-        changes at this position or later.
+        The fingerprint keeps the new weights in addition to the weights that the user's program describes. They
+        replace all changes of weights at this position or later.
 
         Args:
             weights: a dict by name, or a list of numbers, as for `MixSampler`.
@@ -132,7 +132,7 @@ class MixPast(VectorSampler):
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> Self:
-        """Return the order of an earlier run over the parts of this mix.
+        """Return this mix with the order in which an earlier run drew its parts.
 
         Args:
             saved: the fingerprint of that run's sampler.

@@ -29,7 +29,9 @@ FEW = 512
 
 
 class PartShuffles:
-    """The parts of a mix whose order is a plain shuffle of each epoch. `has` is False for other parts.
+    """The shuffles of those parts of a mix whose order is a plain shuffle of each epoch.
+
+    `has` tells whether a part is among them.
 
     Args:
         parts: the samplers of all parts, in the order of their indices.
@@ -87,7 +89,7 @@ class Shuffles:
         self._rounds = np.where(self._sizes < SMALL, ROUNDS_SMALL, ROUNDS)
 
     def permute(self, places: Positions, epochs: Positions, which: Positions) -> Positions:
-        """Permute places, each by its own shuffle and epoch.
+        """Permute places (indices within an epoch), each by its own shuffle and epoch.
 
         Args:
             places: `int64[n]`, each below the size of its shuffle.

@@ -30,9 +30,9 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Fork(NamedTuple):
-    """A node of the tree that divides visits between a left and a right side.
+    """A node of the tree by which a mix finds the part at a position: it divides visits between a left and a right side.
 
-    A visit is a position at which one of the node's parts is drawn. Before its n-th visit, the left
+    A visit is a position at which one of the parts below the node is drawn. Before its n-th visit, the left
     side was visited `ratio * n + phase` times, rounded down.
 
     Attributes:
@@ -86,12 +86,12 @@ class WeightStage:
 
     @cached_property
     def root(self) -> Branch:
-        """The tree over the parts with a weight above 0."""
+        """The tree by which the part at a position is found; it has all parts with a weight above 0."""
         drawn = {part: weight for part, weight in enumerate(self.weights) if weight}
         return self._branch(best_tree(drawn))[0]
 
     def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
-        """Convert a tree of part indices to a tree of nodes.
+        """Convert a tree of part indices to a tree of `Fork` nodes.
 
         Returns:
             the root, or the index of the part if there is only one; its weight; and the difference
@@ -107,10 +107,10 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the index of the part drawn at a visit, and how often it was drawn before in this stage.
+        """Return the index of the part drawn at a position, and how often it was drawn before in this stage of the mix.
 
         Args:
-            visit: a position counted from the start of the stage.
+            visit: the position, counted from the start of the stage.
         """
         node = self.root
         while not isinstance(node, int):
@@ -198,13 +198,15 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
 def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
     """Divide consecutive visits of a subtree among its parts, and yield each part with its visits.
 
+    A visit of a subtree is a position at which one of its parts is drawn.
+
     Args:
         branch: the subtree, or the index of a part.
-        visits: the visits, counted from the start of the stage.
+        visits: the numbers of the visits, counted from the start of the stage.
         places: `int64[n]`, a number for each visit; None for 0, 1, 2, …
 
     Yields:
-        the index of the part; its visits, counted from the start of the stage; and their `places`.
+        the index of the part; the numbers of its own visits, counted from the start of the stage; and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -224,9 +226,14 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
 def _left_before(node: Fork, visits: range) -> Int64s:
     """Return how often a node's left side was visited before each of some visits, and after the last of them.
 
+    A visit of a node is a position at which one of the parts below it is drawn.
+
     Args:
         node: the node.
-        visits: consecutive visits of it, at most 2^16.
+        visits: numbers of consecutive visits of it, at most 2^16.
+
+    Returns:
+        `int64[len(visits) + 1]`.
     """
     # With at most 2^16 visits, 62 bits suffice.
     base = node.ratio * visits.start + node.phase
@@ -283,6 +290,8 @@ class StageTables:
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
         """Follow each visit from its node down the tree to a part.
 
+        A visit of a node is a position at which one of the parts below it is drawn.
+
         Args:
             nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for the part with index p.
             visits: `int64[n]`, the number of the visit at that node, from 0.
@@ -303,7 +312,9 @@ class StageTables:
         return parts, numbers
 
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Move each visit from its node to the left or the right node below.
+        """Move each visit from its node of a tree to the left or the right node below.
+
+        A visit of a node is a position of the mix at which one of the parts below it is drawn.
 
         Args:
             nodes: `int64[n]`, indices of nodes.
@@ -331,7 +342,7 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append a tree's nodes to `rows`, and return the index of its root; -1 - p for a tree of part p alone.
+    """Append the nodes of a tree to `rows`, and return the index of its root; -1 - p if the tree is only the part p.
 
     Args:
         branch: the tree, or the index of a part.

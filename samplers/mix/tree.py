@@ -24,7 +24,9 @@ LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
-    """Return the tree with the smallest `deviation` of six candidates, one for each entry of `LIMITS`.
+    """Return the tree over the parts of a mix with the smallest `deviation` of six candidates.
+
+    There is one candidate for each entry of `LIMITS`.
 
     Args:
         weights: by the index of the part, its weight, above 0; at least one.
@@ -37,9 +39,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Make a tree over the parts of a mix, in pairs of subtrees, whose deviation is if possible below a limit.
-
-    The result may be above the limit. See the function `deviation`.
+    """Make a tree over the parts of a mix whose `deviation` is below a limit, if possible; otherwise it may be above.
 
     Args:
         weights: by the index of the part, its weight, above 0.
@@ -61,10 +61,10 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
 
 
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
-    """Return the largest difference between the count of a part and its share, over all parts.
+    """Return the largest possible difference between the count of a part of a mix and its share, over all parts.
 
     Args:
-        tree: the tree.
+        tree: a tree over the parts, from which the mix is drawn.
         weights: by the index of the part, its weight.
 
     >>> deviation((0, 1), {0: 7, 1: 3})

@@ -103,7 +103,9 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
 
 
 def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]) -> Stages:
-    """Convert weights that change step by step to stages, of which the first one begins at 0.
+    """Convert changes of a mix's weights to stages: pairs of a first position and one weight per part.
+
+    The first stage begins at 0, with the weights after the first change.
 
     Args:
         weights: weights before all changes, by part name in ascending order.
@@ -118,13 +120,15 @@ def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Ma
     stages: list[tuple[int, tuple[float, ...]]] = []
     for position, others in changes:
         if not others.keys() <= places.keys():
-            raise ValueError(f"they name {first_few([*others])}, but the parts are {first_few([*places], 8)}")
+            raise ValueError(
+                f"its changes of weights name {first_few([*others])}, but the parts are {first_few([*places], 8)}"
+            )
         for name, weight in others.items():
             values[places[name]] = _number(weight, name)
         _check_drawn(values)
         stages.append((position, tuple(values)))
     if any(one >= other for (one, _), (other, _) in pairwise(stages)):
-        raise ValueError("the changes of weights must have ascending positions")
+        raise ValueError("its changes of weights are not in the order of their positions")
     return ((0, stages[0][1]), *stages[1:])
 
 
@@ -227,7 +231,7 @@ def _normal(weights: tuple[float, ...]) -> list[float]:
 
 
 def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
-    """Convert weights to proportional ints that sum to `one`; a weight above 0 becomes at least 1.
+    """Convert weights to proportional ints that sum to `one`; a weight above 0 becomes an int of at least 1.
 
     >>> in_units([3.0, 1.0, 0.0], 100)
     (75, 25, 0)

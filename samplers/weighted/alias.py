@@ -23,7 +23,10 @@ _WORD = np.uint64
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Threshold and alias of each record's column, to draw records from random words.
+    """Table from which records are drawn in proportion to weights, from one random word each.
+
+    Each record has a column of equal width. Below a threshold, the column draws the record itself; above it, another
+    record, its alias.
 
     Attributes:
         thresholds: `uint64[n]`, in units of 2^-64 of a column.
@@ -35,7 +38,7 @@ class AliasTable:
 
     @classmethod
     def of(cls, weights: NDArray[np.float64]) -> AliasTable:
-        """Make the table of weights.
+        """Return the alias table that draws records in proportion to `weights`.
 
         Args:
             weights: `float64[n]`, fewer than 2^32, finite, 0 or more, and not all 0; not checked.
@@ -71,7 +74,10 @@ class AliasTable:
 def _hand_on(
     thresholds: Int64s, aliases: NDArray[np.uint32], heavy: NDArray[np.uint32], spare: Int64s, lacking: Int64s, one: int
 ) -> None:
-    """Make the next heavy record the alias of each heavy record that has given away too much of its weight.
+    """Give each heavy record of an alias table its threshold, and the next heavy record as its alias.
+
+    A heavy record fills the columns of light records with what it has beyond one column. If it gives too much, the next
+    heavy record fills its own column up to `one`.
 
     Args:
         thresholds: threshold of each column; changed in place.
@@ -90,10 +96,7 @@ def _hand_on(
 
 
 def _in_units(weights: NDArray[np.float64], bits: int) -> Int64s:
-    """Convert weights to proportional ints with a mean of `2^bits`.
-
-    A weight above 0 becomes at least 1.
-    """
+    """Convert weights `float64[n]` to proportional ints with a mean of `2^bits`; a weight above 0 becomes at least 1."""
     scaled = weights / weights.max()
     scaled *= len(weights) * 2.0**bits / scaled.sum()
     units: Int64s = np.rint(scaled, out=scaled).astype(np.int64)

@@ -1,6 +1,6 @@
-"""Orders of epochs drawn by weights without replacement.
+"""Orders of epochs in which records are drawn by weights, each at most once per epoch (without replacement).
 
-In: weights, an epoch, places in it. Out: records.
+In: weights, an epoch, places (indices within the epoch). Out: records.
 
 Each record gets a random time: an exponential variate divided by its weight. Sorted by time, each
 next record is drawn among the remaining ones with a chance in proportion to its weight (Efraimidis
@@ -43,7 +43,7 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
-    """Write the first records of an epoch's order into `order`, as many as it has entries.
+    """Write the first records of an epoch, drawn by weights, into `order`, as many as it has entries.
 
     Args:
         order: `uint32[count]`, receives the records.
@@ -71,7 +71,7 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
 
 
 def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
-    """Return the random time of each record, at which it is drawn; infinite for a weight of 0.
+    """Return a random time for each record; sorted by these, records are drawn by weight. Infinite for a weight of 0.
 
     Args:
         drawn: a random word for each record.
@@ -82,9 +82,9 @@ def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
 
 
 class Orders:
-    """The orders of all epochs; threads and forked processes may share one object.
+    """The orders of all epochs of records drawn by weights, each record at most once per epoch.
 
-    Memory: the weights, and two tables of 4 bytes per record.
+    Threads and forked processes may share one object. Memory: the weights, and two tables of 4 bytes per record.
 
     Args:
         weights: `float64[n]`, 0 or more.
@@ -126,7 +126,10 @@ class Orders:
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """Return the records at places `int64[n]` of epochs `int64[n]`; the orders are made for this call and not kept."""
+        """Return the record at each place (index within an epoch) of an epoch: `int64[n], int64[n] -> int64[n]`.
+
+        The orders of the epochs are computed for this call and not kept.
+        """
         distinct, which = np.unique(epochs, return_inverse=True)
         records = np.empty(len(epochs), dtype=np.int64)
         at_once = max(_BLOCK * 4 // len(self._weights), 1)
@@ -141,7 +144,7 @@ class Orders:
 
 
 class _SharedTables:
-    """Two tables in shared anonymous memory, for even and odd epochs.
+    """Two tables in memory shared by forked processes: the record orders of one even and one odd epoch.
 
     A header before each table holds the number of its epoch plus 1.
 

@@ -1,7 +1,7 @@
-"""Permutations of many sizes at once: each place is permuted by its own size and key.
+"""Permute numbers of many ranges `[0, size)` at once: each number within its own range, by its own key.
 
-In: places, sizes and keys. Out: permuted places. The same network as in `permutation.py`, with a
-size and key for each place.
+In: numbers (called places), sizes and keys. Out: permuted numbers. The network is the same as in `permutation.py`,
+but with a size and a key for each number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
-    """Permute each place within its own `[0, size)`, by the permutation that its key selects.
+    """Permute each place (a number) within its own range `[0, size)`, by the permutation that its key selects.
 
     Args:
         places: `int64[n]`, each in `[0, size)`.
@@ -53,12 +53,12 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """Return how far each place moves: a hash of its fixed coordinate, scaled to the length of the axis along which it moves.
+    """Return how far each cell of a table moves in a round: a hash of its fixed coordinate, scaled to `[0, length)`.
 
     Args:
-        fixed: the coordinate that this round does not change.
-        lengths: for each place, the length of the axis along which it moves.
-        keys: key of each place.
+        fixed: for each cell, its row or column, whichever does not change in this round.
+        lengths: for each cell, the length of the axis along which it moves.
+        keys: key of each cell.
         number: number of the round.
     """
     with np.errstate(over="ignore"):

@@ -140,7 +140,8 @@ class WeightedSampler(DrawnRecords):
         """Return a sampler with other weights, and all other arguments as they were given.
 
         Raises:
-            TypeError, ValueError, OSError: as the constructor; there must be as many weights as before.
+            TypeError, ValueError, OSError: if the weights are not valid for a `WeightedSampler`, or there are not as
+                many as before.
         """
         return WeightedSampler(
             weights,
@@ -184,7 +185,7 @@ class WeightedSampler(DrawnRecords):
 
 
 def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Read earlier weights from a sampler's saved fingerprint: pairs (position until which they held, digest).
+    """Read earlier weights from a sampler's saved fingerprint: pairs of the position until which they were used, and a digest.
 
     Raises:
         CheckpointError: if the entry is damaged.

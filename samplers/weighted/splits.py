@@ -167,10 +167,12 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return how many records each part lacks of its share after several classes with one record each were assigned.
+    """Return how many records each part lacks of its share after `records` records were assigned one by one.
+
+    Each is assigned to the part that lacks most.
 
     Args:
-        records: number of these classes.
+        records: number of the records, each of a class of its own.
         fractions: share of each part; they sum to 1.
     """
     lacking = np.zeros(len(fractions))
@@ -199,7 +201,7 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Give each empty part the smallest group of the parts that have several groups, if there is one.
+    """Give each empty part a group: the smallest group of the parts that have several groups, if there is one.
 
     Args:
         part_of: index of the part of each group; changed in place.
@@ -215,7 +217,7 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
     """Assign each group to a part of the split, large groups first; return the index of each group's part.
 
-    A group goes to the part that lacks most of the group's classes, relative to the part's share. Args:
+    A group goes to the part that lacks most of the group's classes, relative to the part's share.
 
     Args:
         groups: `int64[records]`, the index of the group of each record.
