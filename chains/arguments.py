@@ -20,7 +20,7 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return `seed`; or, if it is None, a seed derived from an earlier `seed()` of the dataset.
+    """Return `seed`; or, if it is None, a seed derived from the seed that an earlier `seed()` of the dataset has set.
 
     Args:
         method: name of the method, for the error message.
@@ -93,8 +93,8 @@ def warn_of_exchange(node: Node, what: str) -> None:
     """
     if node.exchanges:
         warn(
-            f"{what}: this is a slice of a shuffled dataset, which has another order in each epoch. So later epochs have other "
-            "elements in the slice, those that another slice (for validation, say) had in the first. Slice before shuffle: "
+            f"{what}: this is a slice of a shuffled dataset, which has another order in each epoch. In later epochs it has "
+            "other elements, even those that another slice (for validation, say) had in the first. Slice before shuffle: "
             "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
         )
 
@@ -123,7 +123,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """Return an index after checking that it fits 64 bits; raise IndexError if it does not."""
+    """Return an index of a dataset's element, after checking that it fits 64 bits; IndexError if it does not."""
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
@@ -182,9 +182,10 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """Static method that joins the datasets in its argument.
+    """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([one, other])`.
 
-    Accessing it through a dataset raises AttributeError, because that dataset would not be joined.
+    It can be called only through the class. Access through a dataset raises AttributeError, because users would expect
+    that dataset to be joined too.
     """
 
     def __get__(self, dataset: Any, kind: Any = None) -> Any:
@@ -198,8 +199,8 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a function a static method that can only be called through the class.
+    """Make a function a static method that can only be called through the class, for methods that join datasets.
 
-    Through an object, AttributeError is raised.
+    Access through an object raises AttributeError.
     """
     return _Join(method)  # type: ignore[return-value]

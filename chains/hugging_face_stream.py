@@ -87,7 +87,7 @@ class _Epochs:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
+        """Values that identify the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
         info = self._dataset.info
         return {
             "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
@@ -105,7 +105,7 @@ class _Epochs:
 
 
 class _Rows:
-    """Iterator over the rows of all epochs, with a state. It ends early after an epoch without rows.
+    """Iterator over the rows of all epochs of a dataset, with a state. It ends early if an epoch has no rows.
 
     Args:
         dataset: a `datasets.IterableDataset`.
@@ -209,7 +209,7 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step of a dataset, such as a map, and all steps from which it gets its rows, down to the files."""
+    """Yield a step of a dataset (for example a map), and all steps from which it gets its rows, down to the files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -236,7 +236,7 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return the share of a dataset that a shard reads: every shard_count-th of the dataset's own shards.
+    """Return the part of a dataset that one shard reads: every shard_count-th of the dataset's own shards (its files).
 
     Raises:
         ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is True.

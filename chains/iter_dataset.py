@@ -82,7 +82,7 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The only dataset from which a user's class is made; ValueError if there are none or several."""
+        """The only dataset that was passed to `__init__` of a user's class; ValueError if there were none or several."""
         (parent,) = self._parents
         return parent
 
@@ -91,7 +91,7 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's own class, which the engine iterates over; TypeError if it has no `__iter__`."""
+        """Return the stream of a user's own class, over whose `__iter__` the engine loops; TypeError if it has none."""
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__. Define it in the class, or call "
@@ -125,7 +125,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return the dataset that a method returns, for its stream (a tree of the plan, with options)."""
+        """Return a dataset of the given stream; each method makes its result with it."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -305,7 +305,7 @@ class IterMethods(
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
                 it, until all have run out. "repeat": continue with its next epoch.
             max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
-                whatever `when_exhausted` is. The others share its place in proportion to their weights. None (default):
+                whatever `when_exhausted` is. The others then get its positions, by their weights. None (default):
                 no limits.
             ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch

@@ -117,7 +117,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made; `headrace.trace` does that for a step.
+        """Return the source's records from which the element at an index is made; `headrace.trace` does so for a loader.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -127,15 +127,15 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the dataset as a source of a loader.
+        """Facts about the dataset as the `data_source` of a `DataLoader`.
 
-        If records are appended to the source that the dataset is made from, the dataset does not get them.
+        Such a loader does not get records that are appended to the source from which the dataset is made.
         """
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
+        """Values that identify the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -258,7 +258,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
                 it, until all have run out. "repeat": continue with its next epoch, without end.
             max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
-                whatever `when_exhausted` is. The others share its place in proportion to their weights. None (default):
+                whatever `when_exhausted` is. The others then get its positions, by their weights. None (default):
                 no limits.
             ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
@@ -327,7 +327,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that was returned by a method of another dataset. `node`, and the nodes below it, make its elements."""
+    """A dataset that a method of another dataset returned. A tree of nodes, whose top is `node`, makes its elements."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -342,7 +342,7 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch; None if the dataset is endless, or must be read to know them."""
+        """Lengths of the elements of an epoch; None if the dataset is endless, or its elements must be read to know them."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
@@ -361,7 +361,7 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function of an index. The first call with an index outside the first epoch causes a warning."""
+        """Wrap a function of an index so that its first call with an index outside the first epoch causes a warning."""
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:

@@ -41,11 +41,11 @@ from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of nodes (sources, operations, joins), and options for running it.
+    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
 
     Attributes:
         tree: the tree, which the engine compiles.
-        seeds: seeds set below by `seed()`, each with its distance in nodes.
+        seeds: for each `seed()` called earlier in the chain, the seed and the number of nodes since.
         operations: number of operations through which an element passes, including those inside sources.
         execution: options such as the number of workers.
         skips_errors: True to skip failing records, False to raise, or the user's function that decides.
@@ -71,7 +71,7 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return the stream with another tree, which has `operations` more operations than its own."""
+        """Return this stream with another tree of nodes, which has `operations` more operations than its own tree."""
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
@@ -121,7 +121,7 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream over a node's first epoch.
+    """Return the stream over the first epoch of a node, which is the top of a `MapDataset`'s tree.
 
     `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the exceptions.
     """
@@ -138,12 +138,12 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Convert the order of a growing source to an order that can change, if the chain reads whole epochs of one source.
+    """Make the order of a growing source one that can change, if the chain reads whole epochs of this source only.
 
-    Otherwise return the leaf unchanged.
+    Otherwise return the leaf (a source with its order) unchanged.
 
     Args:
-        node: the chain.
+        node: top node of the chain.
         leaf: one of its sources, with its order.
         growth: the argument of `to_iter_dataset`.
 
@@ -162,7 +162,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a source's records; None without `balance`. `headrace.load` describes the arguments."""
+    """Return the `Balance` of a source's records; None without `balance`. Arguments are as in `headrace.load`."""
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -179,7 +179,7 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Limit a source that evaluates a node to one epoch of the node; return other sources unchanged."""
+    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node; return other sources unchanged."""
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
 
@@ -190,7 +190,7 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Mix streams by `order`. A stream named in `max_epochs` leaves the mix after so many epochs.
+    """Mix streams in the given order. A stream named in `max_epochs` leaves the mix after this number of epochs.
 
     `IterDataset.mix` describes `when_exhausted`.
     """
@@ -205,7 +205,7 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join streams by a rule that decides which stream gives the next row. JoinError if their shard options differ."""
+    """Join streams by a rule that decides which stream gives the next row; JoinError if their shard options differ."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
@@ -222,7 +222,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 
 
 def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
-    """Take one element of each of `cycle_length` open streams in turn (None: all), and open the next when one ends."""
+    """Take an element of each of `cycle_length` open streams in turn (None: all); when one ends, the next one is opened."""
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
     labels = names or map(str, range(count))
@@ -272,13 +272,13 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 
 def run_through(dataset: Any) -> Stream:
-    """Return the stream of a user's own dataset class, which has no random access."""
+    """Return the stream of a user's own dataset class, which can only be iterated over, without random access."""
     source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Find datasets in an object (the object itself, or items of lists and dicts), and yield their fingerprints.
+    """Yield the fingerprints of the datasets in an object: the object itself, or items of lists and dicts in it.
 
     Of a list longer than `MAX_ITEMS`, only the first items are searched, and its length is yielded.
     """
@@ -309,9 +309,9 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """Return a stream joined from several streams by `tree`, with the options of all of them.
+    """Return a stream joined from several streams, with the options of all of them; JoinError if their shards differ.
 
-    `tree` has `operations` operations more than the streams together. JoinError if their shard options differ.
+    `tree` is its tree of nodes, which has `operations` operations more than the streams together.
     """
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
@@ -372,9 +372,10 @@ def _named(tree: Tree, name: str) -> Tree:
 
 
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree that repeats another one `epochs` times (None: without end).
+    """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
 
-    A tree of a single source continues with the next epochs of the source; others repeat the same elements.
+    If the tree has a single source, it continues with the source's next epochs, each in its own order; otherwise it
+    repeats the same elements.
     """
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
@@ -389,7 +390,7 @@ def _line(tree: Tree) -> list[Tree]:
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return a tree in which each leaf, i.e. each source with its order, is replaced by `change(leaf)`."""
+    """Return the tree with each of its leaves (a leaf is a source with its order) replaced by `change(leaf)`."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

@@ -1,1 +1,1 @@
-"""Nodes of the tree behind a `MapDataset` chain. There is one for each method call; it makes the element at any index."""
+"""Nodes of the tree behind a `MapDataset` chain: one node for each method call, which makes the element at any index."""

@@ -33,7 +33,7 @@ from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node, by epoch and place within the epoch.
+    """The elements of a node, by epoch and place (index within the epoch).
 
     All epochs have the same elements at the same places, except for the random numbers of random maps.
 
@@ -50,22 +50,24 @@ class NodeRecords:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the node."""
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """Return the indices `int64[n]` of elements: equal to the places."""
+        """Return the indices `int64[n]` of the elements at places (indices within the epoch): the places themselves."""
         return places
 
     def name_of(self, place: int) -> str:
-        """Return a text with the index of the element at a place and the records that it is made of."""
+        """Return a text for messages that names the element at a place (index within the epoch), and its records."""
         names = [
             f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}" for used in self.made_of(0, place)
         ]
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place of the element with index `key`: the same number; None if it is `count` or more."""
+        """Return the place (index within the epoch) of the element with index `key`; None if it is `count` or more.
+
+        Both are the same number.
+        """
         return key if key < count else None
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
@@ -78,7 +80,7 @@ class NodeRecords:
 class BudgetLine(Line):
     """A line (source, order and operations for the engine) whose source has planned batches as records.
 
-    It can be repeated. If it is reordered in another way, the node is evaluated as a source.
+    The engine can run it repeated, but not reordered in another way.
     """
 
     @property
@@ -92,7 +94,7 @@ class BudgetLine(Line):
     def reordered(self, index_map: IndexMap) -> Line | None:
         """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs (`keeps_indices`).
 
-        The result is None for another map, or if an operation merges several batches. The node is then evaluated as a source.
+        Return None for another map, or if an operation merges several batches: the engine cannot run such a line.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
@@ -103,7 +105,7 @@ class BudgetLine(Line):
 
 @dataclass(frozen=True, eq=False)
 class BudgetBatched(OfSeveral):
-    """A node of batches of the elements of each epoch.
+    """A node whose elements are batches (made by `BudgetBatch`) of the elements of each epoch of another node.
 
     Attributes:
         input: the node of the elements.

@@ -35,24 +35,27 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix; states keep them to notice that the weights have changed."""
+        """The weights, if the choice is a mix; else (). States keep them to notice that the weights have changed."""
         return ()
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map, which states keep to notice that the map has changed."""
+        """Plain attributes of a user's selection map, if there is one; else ().
+
+        States keep them to notice that the map has changed.
+        """
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices `int64[n]`, the indices of the parts `int64[n]` and the indices in the parts `int64[n]`."""
+        """Convert indices `int64[n]` of the joined dataset to indices of parts, and indices in these parts: `int64[n]` each."""
 
     def one(self, index: int) -> tuple[int, int]:
-        """Return the index of the part, and the index in it, for one index."""
+        """Convert one index of the joined dataset to the index of a part, and the index in this part."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler that draws the chosen records, or None if there is no such sampler.
+        """Return a sampler that draws the records which this choice chooses, or None if there is no such sampler.
 
         Args:
             orders: the sampler of each part, by name.
@@ -182,12 +185,12 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """For each dataset, in the order in which `MixOrder` numbers them: its number in `lengths`."""
+        """For each dataset, in the order in which `MixOrder` numbers them: its index in `lengths`."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """How many elements of each dataset are drawn in an epoch of the mix; zeros for an endless mix."""
+        """Number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
         return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:

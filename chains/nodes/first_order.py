@@ -24,7 +24,7 @@ from .reordered import Reordered
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:
-    """Return a node whose elements at `index` and `index + span` are made of the same records.
+    """Return a node that reads the same records at `index` and at `index + span`: all epochs have the first one's order.
 
     Random maps may draw different random numbers for the two elements.
 
@@ -53,11 +53,11 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return how many elements of each part have to be read for the first elements of a joined node, in whole epochs.
+    """Return how many elements of each joined node are read for the first `span` elements of the join, in whole epochs.
 
     Args:
-        node: the joined node.
-        span: how many of the joined node's first elements.
+        node: the node that joins them.
+        span: number of elements of the join.
     """
     which, inner = node.choice.many(np.arange(span))
     spans = [part.length for part in node.nodes]

@@ -1,7 +1,7 @@
 """Nodes that apply an operation to elements, and give the result at any index.
 
-An element that is dropped becomes None, and stays None. The same step function is used as in the
-engine of `DataLoader`, so both give the same results.
+An element that is dropped becomes None, and stays None. The function that applies the operation is the
+same as in the engine of `DataLoader`, so both give the same results.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def applied(node: Node, operation: Operation) -> Node:
     if not operation.max_fan_out:
         raise ValueError(
             "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one "
-            "may become. Pass max_fan_out=, or use to_iter_dataset().flat_map(…), which does not "
+            "element may become. Pass max_fan_out=, or use to_iter_dataset().flat_map(…), which does not "
             "need it."
         )
     return FlatMapped(node, operation)
 
 
 class Runner:
-    """Applies an operation to elements. Only one thread at a time may use it."""
+    """Applies an operation to elements, outside the engine. Only one thread at a time may use it."""
 
     def __init__(self, operation: Operation) -> None:
         self._found: list[Any] = []
@@ -79,7 +79,7 @@ class Runner:
         self._step = operation.connect(self._found.append, self._context, 0)
 
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the operation's results for consecutive elements. Random maps draw by `position` and `row` of the first."""
+        """Return the operation's results for consecutive elements; `position` and `row` of the first decide random numbers."""
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
         for element in elements:
@@ -93,7 +93,7 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node that applies `operation`, which makes one element of each of `input` or drops it. Also the base of other nodes."""
+    """A node that applies `operation` to each element of `input`; None where it drops the element. Base of other nodes."""
 
     operation: Operation
 
@@ -122,13 +122,13 @@ class Applied(OnOne):
 
     @cached_property
     def _idle(self) -> list[Runner]:
-        """Runners that no thread uses now."""
+        """Objects that apply the operation, and that no thread uses now."""
         # A runner is taken out while it runs, since its function may ask this node for another
         # element.
         return []
 
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the operation's results for consecutive elements. Random maps draw by `position` and `row` of the first."""
+        """Return the operation's results for consecutive elements; `position` and `row` of the first decide random numbers."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -139,7 +139,7 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index, which returns the operation's result; None for a dropped element."""
+        """Function of an element (not None) and its index: returns the operation's result; None for a dropped element."""
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -165,13 +165,13 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the places of the node below; `(index, 0)` if this node is evaluated as a source.
+        They are the position and row of the element below; `(index, 0)` if this node is evaluated as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine, when it runs the operation itself, gives the same results as this node."""
+        """True if the engine gives the same results as this node, when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
@@ -188,9 +188,10 @@ class Applied(OnOne):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Separate a reordering from the other nodes: return the node without it, and a line that has its order.
+        """Separate a shuffle, slice or repeat below from the operations on it.
 
-        If the operation depends on positions, it is not separated: return this node, and its own order.
+        Return this node without the reordering, and a `Line` with only the reordering. If the operation depends on
+        positions, nothing is separated: return this node, and a `Line` that keeps its order.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -200,7 +201,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes (batches, flat maps) whose elements have other indices than the elements from which they are made."""
+    """Base of nodes (batches, flat maps) whose elements have other indices than the elements below them."""
 
     keeps_indices = False
 
@@ -213,13 +214,13 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node itself and its order. A reordering below is not separated: it would change the groups."""
+        """Return this node, and a `Line` that keeps its order: with another order below, its elements would differ."""
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: each element below has `max_fan_out` indices here; indices without an element give None."""
+    """A node of a flat map: each element below has `max_fan_out` indices here; unused indices give None."""
 
     @cached_property
     def _fan_out(self) -> int:
@@ -326,7 +327,7 @@ class Batched(Regrouped):
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of packed rows of the documents of an epoch. `plan` has the documents of each row, planned from their lengths."""
+    """A node of packed rows of an epoch's documents. `plan`, made from lengths, says which documents are in each row."""
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths

@@ -45,7 +45,7 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node each of whose elements is chosen from one of several nodes.
+    """A node that joins several nodes: each of its elements is an element of one of them, chosen by `choice`.
 
     Attributes:
         nodes: the nodes.
@@ -133,7 +133,7 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """A line with one `MixedSource` of all nodes, and an order that combines their orders; without operations."""
+        """The `Line` that the engine runs: one `MixedSource` of all nodes, an order made of their orders, and no operations."""
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
@@ -161,7 +161,7 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys(IndexMap):
-    """The order of a `Chosen` node: an index map from an index to a key of a `MixedSource` of the parts.
+    """Index map of a node that joins several parts: maps its index to a key of the `MixedSource` of the parts.
 
     With n parts, record i of part p has key `i * n + p`.
 
@@ -275,7 +275,7 @@ class Own(OnSeveral):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the elements. The dataset is called for one element at a time."""
+        """Facts about the elements for the loader; one of them is that the dataset returns one element per call."""
         return super().facts._replace(reads_singly=True)
 
     @property

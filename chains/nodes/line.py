@@ -62,14 +62,20 @@ class Line:
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line with `index_map` applied to its results; None if its operations depend on the order."""
+        """Return this line (source, order, operations) with its results in another order.
+
+        The result is None if its operations depend on the order.
+
+        Args:
+            index_map: converts an index among the reordered results to an index among this line's results.
+        """
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
             return self._repeated(index_map.epochs)
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Return the line repeated for several epochs; `epochs` is None for no end.
+        """Return this line (source, order, operations) repeated for several epochs; `epochs` is None for no end.
 
         The result is None if a batch would cross the end of an epoch. If batches drop their remainder, and
         no operation uses positions, the remainder is removed from the order instead.
@@ -94,7 +100,7 @@ class Line:
         )
 
     def then(self, operation: Operation, moves_freely: bool, keeps_positions: bool = True) -> Line:
-        """Return the line with one more operation.
+        """Return this line (source, order, operations) with one more operation.
 
         Args:
             operation: the operation, which runs last.
@@ -110,12 +116,12 @@ class Line:
         )
 
     def tree(self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None) -> Apply:
-        """Return the line as nodes of the plan, which the engine runs.
+        """Return the nodes that the engine runs: the source read in its order, and the operations on it.
 
         Args:
             shard: the shard of this process.
             first: operations that run before the others.
-            balance: divides the records of each global batch among shards by cost; None: in turn.
+            balance: divides the records of each global batch among shards by cost; None: shards read in turn.
         """
         order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)
         return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))

@@ -34,19 +34,23 @@ Seeds = tuple[tuple[int, int], ...]
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Return the seeds that apply to a node made of several inputs, the nearest one first.
+    """Combine the seeds set in the inputs of a node: return those that apply to the node, the nearest one first.
 
     Args:
-        of_inputs: for each input, pairs of a seed set below it and the distance in nodes.
+        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in nodes.
+
+    Returns:
+        pairs of a seed and its distance from the node.
     """
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """Return a seed in `[0, 2^32)` derived from the seeds set below, or None if there are none.
+    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain, or None if there are none.
 
-    The result depends on the distance (number of nodes) from where the seeds were set.
+    Args:
+        seeds: pairs of a seed and the number of nodes since it was set; the result depends on both.
     """
     if not seeds:
         return None
@@ -58,7 +62,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Make a property that combines the values of the same property of the nodes directly below.
+    """Make a property of a node that combines the values of the same property of the nodes directly below it.
 
     Args:
         name: name of the property.
@@ -77,7 +81,10 @@ def _first(names: list[str | None]) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Base of the nodes of a `MapDataset` chain. Nodes are immutable; any number of threads may use one."""
+    """Base of the nodes of a `MapDataset` chain, which make its elements.
+
+    Nodes are immutable; any number of threads may use one.
+    """
 
     @property
     def kind(self) -> str:
@@ -96,7 +103,7 @@ class Node:
         raise NotImplementedError
 
     def getter(self) -> Get:
-        """Return a function of an index, which returns the element at it."""
+        """Return a function that takes an index, and returns the element at the index."""
         return lambda index: self.records(np.array([index], dtype=np.int64))[0]
 
     @property
@@ -108,17 +115,21 @@ class Node:
         """Plain values that identify the node and all nodes below it."""
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
-    # of the nodes right below, where a class of nodes does not say otherwise
-    left_out_by = _of_inputs("left_out_by", _first)  # the method whose node leaves elements out; None: all are there
-    may_be_none = _of_inputs("may_be_none", any)  # an element may be None because it was left out
-    reshuffles = _of_inputs("reshuffles", any)  # elements have other indices in each epoch
-    exchanges = _of_inputs("exchanges", any)  # each epoch has other elements: a part of what is shuffled anew
-    operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # that an element has gone through
-    asks_records = _of_inputs("asks_records", any)  # a function, asked once, says which records are left out
-    repeats_batches = _of_inputs("repeats_batches", any)  # batches end where the records of an epoch do
-    seeds = _of_inputs("seeds", nearest_first)  # the nearest on each way down; the nearest first
-    mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed
-    selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
+    # combined from the nodes directly below, unless a class of nodes defines the property
+    left_out_by = _of_inputs(
+        "left_out_by", _first
+    )  # name of the method that drops elements; None: no element is dropped
+    may_be_none = _of_inputs("may_be_none", any)  # True if an element may be None because it was dropped
+    reshuffles = _of_inputs("reshuffles", any)  # True if elements have other indices in each epoch
+    exchanges = _of_inputs(
+        "exchanges", any
+    )  # True if each epoch has other elements: a slice of a dataset shuffled anew
+    operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # number of operations on an element
+    asks_records = _of_inputs("asks_records", any)  # True if a user's function decided, once, which records are omitted
+    repeats_batches = _of_inputs("repeats_batches", any)  # True if batches end at the end of each epoch
+    seeds = _of_inputs("seeds", nearest_first)  # seeds set below, the nearest first
+    mixes = _of_inputs("mixes", _chained)  # weights of mixes; states keep them to notice changed weights
+    selections = _of_inputs("selections", _chained)  # plain attributes of the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Return the lengths of the elements at indices; None if they are unknown.
@@ -133,9 +144,9 @@ class Node:
         return None
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the costs of elements made of several segments, `float64[length]`.
+        """Return the costs of elements that are made of several segments, `float64[length]`.
 
-        The result is None if the elements have no segments, so that costs can be computed from lengths.
+        Return None if the elements have no segments; their costs can then be computed from their lengths.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
@@ -143,13 +154,13 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at an index. Random maps derive their random numbers from these."""
+        """Return the position and row of the element at an index, from which random maps derive random numbers."""
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the joined (mixed or concatenated) dataset from which the element at an index comes.
+        """Return the name of the mixed or concatenated dataset from which the element at an index comes.
 
-        The result is None if no datasets are joined below, or the element comes from several.
+        Return None if no datasets are joined below, or the element comes from several.
         """
         return None
 
@@ -162,12 +173,12 @@ class Node:
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations) that the engine runs for this node."""
+        """The `Line` (source, order of its records, operations) that the engine runs for this node."""
         return self.evaluated
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the node's elements as records of a source. They follow from the facts of the sources below."""
+        """Facts about the node's elements, if the node is used as a source; they follow from the facts of the sources below."""
         below = [node.facts for node in self.inputs]
         wanted = [each.reads_ahead for each in below]
         return SourceFacts(
@@ -179,19 +190,20 @@ class Node:
 
     @property
     def evaluated(self) -> Line:
-        """A line with this node as its source and no operations, for nodes that the engine cannot run."""
+        """A `Line` with this node as its source and no operations, for nodes whose operations the engine cannot run."""
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Separate the reordering of this node's elements: return the node without it, and a `Line` that has the order.
+        """Separate the order of this node's elements from the elements.
 
-        The line has no operations.
+        Return a node without the order, and a `Line` with only the order, without operations. This default separates
+        nothing: it returns the node itself.
         """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the dataclass fields alone for pickling: values derived from them may not be valid in other processes."""
+        """Return only the dataclass fields for pickling: values derived from them may not be valid in other processes."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
 
@@ -204,7 +216,7 @@ class Evaluated:
 
     >>> from headrace.chains.nodes.node import Source
     >>> from headrace.sources import MemorySource
-    >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
+    >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]  # the second element of the second epoch
     2
     """
 
@@ -244,7 +256,7 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """Return the fingerprint of a node as a source: kind, length and digests, as JSON values."""
+    """Return the fingerprint of a node that is used as a source: kind, length and digests, as JSON values."""
     later = {
         name: digest(value, 12) for name, value in (("mixes", node.mixes), ("selections", node.selections)) if value
     }
@@ -280,7 +292,7 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes each of whose elements is made of several elements, by a known plan."""
+    """Base of nodes (packs, batches by budget) whose elements are made of several elements below, by a known plan."""
 
     @property
     def operations(self) -> int:
@@ -296,9 +308,9 @@ class OfSeveral(OnOne):
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Context manager that adds the names of the joined datasets, if there are several, to an error of a batch or a pack.
+    """Context manager that adds a note with the names of the mixed datasets to an error of a batch or a pack.
 
-    A `BatchError` or `PackError` gets a note, and is raised again.
+    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is raised again.
 
     Args:
         node: the node of the elements that are batched or packed.
@@ -309,7 +321,7 @@ def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     except (BatchError, PackError) as error:
         names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
         if len(names) > 1:
-            error.add_note(f"headrace: what was put together is of the datasets {first_few(names)}.")
+            error.add_note(f"headrace: the elements come from the datasets {first_few(names)}.")
         raise
 
 
@@ -330,7 +342,7 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """A node of the records of a source, epoch after epoch.
+    """A node whose elements are the records of a source, epoch after epoch.
 
     Attributes:
         source: the source.
@@ -366,7 +378,10 @@ class Source(Node):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records. An asynchronous source makes many concurrent reads in one call."""
+        """Facts about the records, from the source's own facts.
+
+        A source that reads asynchronously does not count as reading one record per call: it makes many concurrent reads.
+        """
         below = facts_of(self.source)
         return SourceFacts(
             reads_ahead=below.reads_ahead,

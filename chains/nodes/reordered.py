@@ -95,7 +95,7 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the places of the node below if this node only repeats, and the engine runs the repeat;
+        They are the position and row of the element below, if this node only repeats and the engine runs the repeat;
         else `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
@@ -149,8 +149,7 @@ class LivingElements(Reordered):
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit. It was not called for records appended later."""
-        # It was not asked about records that are appended later.
+        """True if a user's function decided which records to omit: it was not asked about records appended later."""
         return self.by_function
 
     @classmethod
