@@ -58,7 +58,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
         known: names of all arguments.
 
     Raises:
-        TypeError: there is a positional argument or an unknown name. The message says what to write
+        TypeError: if there is a positional argument or an unknown name. The message says what to write
             instead.
     """
     if unnamed:
@@ -73,7 +73,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     """Return `operations` if they are a list or a tuple. `name` is the argument's name, for the error message.
 
     Raises:
-        TypeError: they are neither a list nor a tuple.
+        TypeError: if they are neither a list nor a tuple.
     """
     if isinstance(operations, (list, tuple)):
         return operations
@@ -87,7 +87,7 @@ def sampler_alone(**others: Any) -> None:
     """Check that the arguments of `load` which define an order are None, because a sampler is given.
 
     Raises:
-        TypeError: one of the arguments is not None.
+        TypeError: if one of the arguments is not None.
     """
     for name, value in others.items():
         if value is not None:
@@ -107,14 +107,14 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
         lengths: lengths of the records, in the forms that `load` accepts. None: from the source.
 
     Raises:
-        TypeError: `balance` has a wrong type; or `lengths` are given and `balance` is None, False
+        TypeError: if `balance` has a wrong type; or `lengths` are given and `balance` is None, False
             or a `Balance`.
-        LengthsError: lengths are unknown or invalid.
+        LengthsError: if lengths are unknown or invalid.
     """
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
             raise TypeError(
-                f"lengths= is used only with balance=True or a cost, but balance={short_repr(balance)}. Leave "
+                f"lengths= is used only with balance=True or a cost function, but balance={short_repr(balance)}. Leave "
                 "lengths= out, or pass it to BudgetBatch(…, lengths=…)."
             )
         if isinstance(source, MixedSource) and balance and balance.sizes is not None:
@@ -140,7 +140,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
         cost: function of lengths that returns costs; None if the cost is the length.
 
     Raises:
-        LengthsError: the lengths of a part are unknown.
+        LengthsError: if the lengths of a part are unknown.
     """
     if not isinstance(source, MixedSource):
         return facts_of(source).packed_costs(cost)
@@ -158,8 +158,8 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
         max_errors: the user's argument: largest number of skipped records; None for no limit.
 
     Raises:
-        TypeError: `max_errors` is not an integer.
-        ValueError: `on_error` is another text; or `max_errors` is negative, or given with "raise".
+        TypeError: if `max_errors` is not an integer.
+        ValueError: if `on_error` is another text; or `max_errors` is negative, or given with "raise".
     """
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
@@ -177,7 +177,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """Check that the sampler has a seed (`sampler_seed`) if the option `seed_globals` is set.
 
     Raises:
-        SeedError: the sampler has no seed.
+        SeedError: if the sampler has no seed.
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
@@ -198,7 +198,7 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
     if execution.worker_init_fn is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"worker_init_fn is not called with {where}: it is for worker processes; do there what it does, or leave it out."
+            f"worker_init_fn is not called with {where}: it is for worker processes. Call it yourself, or leave it out."
         )
 
 
@@ -227,8 +227,8 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
         batch: number of the `Batch` among all batches, which may be negative. None: there is only one.
 
     Raises:
-        TypeError: `batch` is not an integer.
-        ValueError: there is no `Batch`, none with this number, or several and `batch` is None.
+        TypeError: if `batch` is not an integer.
+        ValueError: if there is no `Batch`, none with this number, or several and `batch` is None.
     """
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:

@@ -136,9 +136,9 @@ class LoaderMethods(Remarks):
                 only one.
 
         Raises:
-            ValueError: there is no `Batch`, or none with that number, or several and `batch` is
+            ValueError: if there is no `Batch`, or none with that number, or several and `batch` is
                 None; or `batch_size` is below 1.
-            TypeError: `batch_size` or `batch` is not an integer.
+            TypeError: if `batch_size` or `batch` is not an integer.
 
         >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
@@ -158,10 +158,10 @@ class LoaderMethods(Remarks):
         For a mix, a dict of such arrays by part. Reads no record.
 
         Raises:
-            TypeError: an operation decides which records are in an element; or `step` is not an
+            TypeError: if an operation decides which records are in an element; or `step` is not an
                 int.
-            ValueError: `step` is negative.
-            IndexError: the stream ends before the step.
+            ValueError: if `step` is negative.
+            IndexError: if the stream ends before the step.
 
         >>> from headrace import load
         >>> load(range(10), batch_size=4, num_epochs=1).records_at(2).tolist()
@@ -180,10 +180,10 @@ class LoaderMethods(Remarks):
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: an operation decides which records are in an element; or an argument is not
+            TypeError: if an operation decides which records are in an element; or an argument is not
                 an int.
-            ValueError: `epoch` is negative, or the source has no record with this key.
-            LookupError: another shard reads the record in this epoch (the message says which), or
+            ValueError: if `epoch` is negative, or the source has no record with this key.
+            LookupError: if another shard reads the record in this epoch (the message says which), or
                 no shard does.
 
         >>> from headrace import load
@@ -202,8 +202,8 @@ class LoaderMethods(Remarks):
         same steps.
 
         Raises:
-            TypeError: `ranges` are not pairs of integers.
-            ValueError: a range is empty, or begins below 0.
+            TypeError: if `ranges` are not pairs of integers.
+            ValueError: if a range is empty, or begins below 0.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
@@ -213,7 +213,7 @@ class LoaderMethods(Remarks):
         return self._with(skipped_steps=self._description.skipped_steps.plus(ranges_of(ranges)))
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
-        """Return a loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all epochs.
+        """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
         Each epoch has every record once, in its own order. Its last batch may be short, or is dropped with
         `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
@@ -224,8 +224,8 @@ class LoaderMethods(Remarks):
             count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
-            TypeError: `count` is not an integer.
-            ValueError: the sampler has fewer epochs; or steps are skipped, whose numbers are the step numbers of
+            TypeError: if `count` is not an integer.
+            ValueError: if the sampler has fewer epochs; or steps are skipped, whose numbers are the step numbers of
                 `iter(loader)`.
 
         >>> from headrace import load
@@ -268,16 +268,16 @@ class DataLoader(LoaderMethods):
         worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
             processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
             cluster has resources for, at any time.
-        worker_buffer_size: finished batches that are kept ready for each worker (default 1). If batches are small, as many
-            are kept ready as have 8 to 16 MB together.
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). Of small batches, more
+            are kept ready: as many as have 8 to 16 MB together.
         shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
             on this machine and others. Arrays from actors are read-only.
-        timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. Then the worker is killed, and
-            the task is tried again, three times in all. None (default): no limit. Work in your own process, or on threads,
-            cannot be stopped; there, a timeout has no effect, and causes a warning.
+        timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. After that, the worker is
+            killed, and the task is tried again, three times in all. None (default): no limit. Work in your own process, or
+            on threads, cannot be stopped; there, a timeout has no effect, and causes a warning.
         on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that cannot be read, whose
             operations fail, or that end or hang their worker process at each of three tries. They are logged and counted in
             `iterator.skipped_count`, and the next records take their places. Or a function `(error, keys)` that returns
@@ -303,13 +303,13 @@ class DataLoader(LoaderMethods):
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
             function of a file name and a row, which is called once for all records. The other records keep their order. States
             of runs that omitted fewer records can be resumed. The random numbers of a record depend on
-            its new place. None (default): only records that were deleted from the source.
+            its new position. None (default): only records that were deleted from the source.
 
     Raises:
-        TypeError: an argument has a wrong type, or a name of another library.
-        ValueError: an argument is out of range, or arguments do not fit together.
-        SeedError: there is a random operation, and the sampler has no seed.
-        RecordKeyError, SourceError: `omit` names a record that the source does not have, or cannot be read.
+        TypeError: if an argument has a wrong type, or a name of another library.
+        ValueError: if an argument is out of range, or arguments do not fit together.
+        SeedError: if there is a random operation, and the sampler has no seed.
+        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
@@ -325,7 +325,7 @@ class DataLoader(LoaderMethods):
         """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
 
         Raises:
-            TypeError: the stream is endless, or the number of elements depends on an operation or on failing
+            TypeError: if the stream is endless, or the number of elements depends on an operation or on failing
                 records.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
@@ -370,7 +370,7 @@ def load(
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, as in `DataLoader` and `IndexSampler`.
+        TypeError, ValueError: if an argument is wrong, as in `DataLoader` and `IndexSampler`.
 
     >>> import numpy as np
     >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)

@@ -64,8 +64,8 @@ class Epochs(Resumable, Generic[Kind]):
         """Return the iterator of the next epoch. After a restore, it has the rest of the restored epoch.
 
         Raises:
-            StopIteration: all epochs were given.
-            ClosedError: the epochs were closed.
+            StopIteration: if all epochs were returned.
+            ClosedError: if the epochs were closed.
         """
         if self._closed:
             raise ClosedError(
@@ -116,7 +116,7 @@ class Epochs(Resumable, Generic[Kind]):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: `state` is not a state of epochs, or belongs to another pipeline (other
+            CheckpointError: if `state` is not a state of epochs, or belongs to another pipeline (other
                 operations, or, if `strict`, another source or sampler). The position stays the
                 same.
         """
@@ -132,7 +132,7 @@ class Epochs(Resumable, Generic[Kind]):
                 same step and none had ended.
 
         Raises:
-            CheckpointError: a state is missing, or belongs to another pipeline or epoch. The
+            CheckpointError: if a state is missing, or belongs to another pipeline or epoch. The
                 position stays the same.
         """
         read = parsed(states)
@@ -160,7 +160,7 @@ def epoch_of(state: LoaderState) -> int:
     """Return the epoch number of a state.
 
     Raises:
-        CheckpointError: the state is from `iter(loader)`, not from `loader.epochs(…)`.
+        CheckpointError: if the state is from `iter(loader)`, not from `loader.epochs(…)`.
     """
     epoch = state.identity.order.get("epoch")
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
@@ -179,10 +179,10 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
         count: number that the user asked for. None: all epochs of the sampler.
 
     Raises:
-        TypeError: `count` is not an integer.
-        ValueError: the sampler has fewer epochs; or appended records are added to the stream during an epoch
+        TypeError: if `count` is not an integer.
+        ValueError: if the sampler has fewer epochs; or appended records are added to the stream during an epoch
             (`growth="now"`).
-        EmptyStreamError: an epoch has too few records for a batch.
+        EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
     if leaf.growth is not None and leaf.has_parts:
@@ -218,7 +218,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         epoch: number of the epoch, from 0.
 
     Raises:
-        CheckpointError: the epoch begins after the last possible position.
+        CheckpointError: if the epoch begins after the last possible position.
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf

@@ -1,4 +1,4 @@
-"""Delay interrupts while processes, threads or descriptors are created or ended, so that this is not left unfinished.
+"""Delay interrupts while processes, threads or descriptors are created or ended, so that this is not left half done.
 
 The interrupt, or the exception of a signal handler, is raised at the end of the section.
 """
@@ -78,7 +78,7 @@ class Uninterrupted:
 
     @property
     def holds(self) -> bool:
-        """Return True if an interrupt or an exception is being delayed."""
+        """True if an interrupt, or an exception of a signal handler, is being delayed."""
         return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:
@@ -109,10 +109,10 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until `condition()` is True, and return True. Return False after `seconds`.
+    """Wait until `condition()` is True, and return True. Return False if that takes more than `seconds`.
 
-    Also return False if an interrupt is delayed: the main thread waits here, inside an `Uninterrupted`
-    section, and Ctrl-C was pressed.
+    Also return False if the main thread waits here inside an `Uninterrupted` section, and an interrupt such as Ctrl-C
+    was delayed by the section.
     """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():

@@ -195,7 +195,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self._begin()
 
     def get_state(self) -> bytes:
-        """Return the position as JSON bytes: under 1,000 for ordinary pipelines. Takes microseconds."""
+        """Return the state after the last element delivered, as JSON bytes: under 1,000 for ordinary pipelines."""
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -209,7 +209,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
+            CheckpointError: if the bytes are not a state, or belong to another source, sampler, shard or list of
                 operations. The iterator keeps its position.
         """
         self._go_to([LoaderState.from_json(state)], strict)
@@ -229,7 +229,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 had ended. Not for pipelines whose operations drop, multiply or pack records.
 
         Raises:
-            CheckpointError: a state is missing, or is from another run or pipeline. The iterator keeps its position.
+            CheckpointError: if a state is missing, or is from another run or pipeline. The iterator keeps its position.
 
         >>> import headrace
         >>> def shard(index, count):
@@ -252,7 +252,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """Stop all work. The state can still be read. May be called twice.
 
         Raises:
-            InUseError: another thread is inside `next`, or a signal handler calls this while it interrupts `next`.
+            InUseError: if another thread is inside `next`, or a signal handler calls this while it interrupts `next`.
         """
         was_open, self._closed = not self._closed, True
         try:
@@ -305,7 +305,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._skipped, self._changes = skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue at the user's position in the changed order, and return its elements.
+        """Continue at the user's position in an order that has changed, and return the elements from there on.
 
         `change` says which records were appended or omitted.
         """
@@ -333,24 +333,24 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
         Weights of a mix: every state after the call contains the change. A program with the earlier
         weights, or with the new ones, can restore it on any number of shards. Other changes are made
-        when the iterator comes to the step; `set_state` drops changes whose step has not come. Restore
-        a state of a later step in a program that has the change.
+        when the iterator comes to the step; `set_state` drops changes whose step has not come. A state
+        of a later step must be restored in a program that describes the change.
 
         Args:
             weights: for a `MixSampler` or `MapDataset.mix`, a dict of numbers by name of the part, or
                 a list. For a `WeightedSampler`, a weight for each record.
             omit: records to omit besides the records that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
-            at_step: number of the first changed element, at least `step`, which is the next one.
-                None (default): the next one; on several shards, all must then be at the same step.
+            at_step: number of the first changed element, at least `step`. None (default): `step`, the
+                next element; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: not exactly one change is given, or the pipeline cannot be changed so: joined
+            TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined
                 streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
                 shards may reach a step at different positions, as after a `Filter`, or which grow.
-            ValueError: the step was delivered already; or a value is outside its range; or the change
+            ValueError: if the step was delivered already; or a value is outside its range; or the change
                 would be inside a window of records, the rest of which cannot be made again.
-            InUseError: another thread is inside `next`.
+            InUseError: if another thread is inside `next`.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(100, 200)}
@@ -367,7 +367,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self.take_up(change_of(self.here(), loaders, weights, omit, batch_size, at_step))
 
     def take_up(self, change: Change) -> None:
-        """Make a change that `change` describes, now or when its step comes."""
+        """Make a change of the weights, the omitted records or the batch size: now, or when its step comes."""
         if isinstance(change, WeightsChange):
             pipeline = with_change(self._pipeline, change)
             self._running.end()

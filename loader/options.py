@@ -44,8 +44,8 @@ class ReadOptions:
             batches have shown their size, each worker makes `worker_buffer_size` of them.
 
     Raises:
-        TypeError: a value is not an integer.
-        ValueError: a number of threads or records is negative, or the number of bytes is below 1.
+        TypeError: if a value is not an integer.
+        ValueError: if a number of threads or records is negative, or the number of bytes is below 1.
 
     >>> ReadOptions(num_threads=4)
     ReadOptions(num_threads=4, prefetch_buffer_size=500, prefetch_buffer_bytes=268435456)
@@ -78,7 +78,7 @@ def as_read_options(options: Any) -> ReadOptions:
     """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`; the defaults for None.
 
     Raises:
-        TypeError: `options` has no such attributes.
+        TypeError: if `options` has no such attributes.
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
@@ -113,8 +113,8 @@ class Auto:
             (default): no limit.
 
     Raises:
-        TypeError: an argument is not an int.
-        ValueError: an argument is not positive.
+        TypeError: if an argument is not an int.
+        ValueError: if an argument is not positive.
 
     >>> Auto(most=4).most
     4
@@ -164,8 +164,8 @@ class ExecutionOptions:
             also very short ones, for a few per cent, as `headrace.diagnose` does.
 
     Raises:
-        TypeError: an argument has a wrong type.
-        ValueError: an argument is out of range.
+        TypeError: if an argument has a wrong type.
+        ValueError: if an argument is out of range.
 
     >>> ExecutionOptions(worker_count=2).worker_kind
     'process'
@@ -221,7 +221,7 @@ class ExecutionOptions:
 
     @property
     def reading(self) -> ReadOptions:
-        """Options of reading ahead."""
+        """The `read_options`; if they are None, the default `ReadOptions()`."""
         return self.read_options or ReadOptions()
 
 
@@ -300,7 +300,11 @@ def _observe(value: Any) -> Any:
 
 def _time_limit(name: str, seconds: float | None) -> float | None:
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass seconds, or None for no limit.")
+        raise TypeError(
+            f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass a number of seconds, or None for no limit."
+        )
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"{name}={short_repr(seconds)} is not a positive number. Pass seconds, or None for no limit.")
+        raise ValueError(
+            f"{name}={short_repr(seconds)} is not a positive number. Pass seconds above 0, or None for no limit."
+        )
     return seconds

@@ -1,4 +1,4 @@
-"""Run a pipeline in the calling thread, to look at its elements."""
+"""Run a pipeline in the calling thread, without workers: for tools, and to restore states that need its elements."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Run a pipeline in this thread, from the cursor `start` (place in the stream) on, and yield its elements.
+    """Run a pipeline in this thread, from the cursor (place in the stream) `start` on, and yield its elements.
 
-    Tasks have the planned size. Each item is the element, the rows that contain it, and its index in these rows.
+    Groups of rows have the size that the plan gives, however long tasks take. Each item is the element, the `Rows` that
+    contain it, and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

@@ -82,9 +82,10 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """Return the lines of the table: at most three about the whole work, a title, and at most `operations` operations.
+        """Return the lines of the table of statistics, without its first part about the loop.
 
-        If no task is known, there is one line, with the number of workers.
+        These are at most three lines about the whole work, a title, and at most `operations` lines about operations. If
+        no task is known, there is one line, with the number of workers.
         """
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
@@ -148,7 +149,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return [line] about how the workers' time is divided; an empty list if there are no workers.
+    """Return a list with one line that tells how the workers' time is divided; an empty list if there are no workers.
 
     Args:
         workers: statistics of the workers.
@@ -200,7 +201,7 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
 
 
 def stage_names(pipeline: Any) -> list[StageNames]:
-    """Return the names of the stages (operations that run in one task) of a pipeline, for a `Snapshot`."""
+    """Return the names of a pipeline's stages, for a `Snapshot`. A stage is the operations that run in one task."""
     return [
         StageNames(
             stage.first,

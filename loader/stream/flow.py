@@ -1,7 +1,7 @@
 """Connect the stages (operations that run in one task each) of a pipeline, and run them.
 
 In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
-order, each with its origin.
+order, each with its origin (the records it was made from, and the cursor after it).
 
     spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
                        └→ JoinedRuns, with those of other inputs ─┘
@@ -69,15 +69,15 @@ class RowStreams:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the index of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
-        """Return the rows of the whole pipeline, from a cursor (a place in the stream) on."""
+        """Return a supply of the rows of the whole pipeline, from a cursor (a place in the stream) on."""
         return self._rows(self.pipeline.top, start)
 
     def _rows(
         self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
     ) -> Pull[Rows]:
-        """Return the rows of a part of the pipeline, from its cursor (place in the stream) on.
+        """Return a supply of the rows of a part of the pipeline, from its cursor (place in the stream) on.
 
-        Leftover rows of shards of earlier runs come first.
+        Rows that shards of an earlier run left over come first.
 
         Args:
             part: the part.
@@ -164,7 +164,7 @@ class Flow:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
-        planned: True: groups of rows have the length from the plan; False: a length that suits the time of tasks.
+        planned: True: groups of rows have the length from the plan; False: a length that depends on how long tasks take.
         horizon: knows up to which position the order is final; None if it does not change.
     """
 
@@ -226,9 +226,9 @@ class Flow:
                     yield run.take(row), run, row
 
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Make elements one by one, and yield each with `run` (the rows that it is one of) and its index there.
+        """Make elements one by one, and yield each with `run`, the `Rows` that contain it, and its index there.
 
-        Each element is made by `units` only when the caller asks for it. Returns the failure if an element
+        The caller of `next` makes them: each is made by `units` when it is asked for. Returns the failure if an element
         cannot be made, else None.
         """
         waits, made = self._waits, units.made

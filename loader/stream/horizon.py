@@ -1,7 +1,7 @@
 """Requests for positions of a growing source, up to the position at which its order is final.
 
-In: a horizon, which knows the position up to which the order will not change, and moves it later. Out:
-requests for positions before it.
+In: a horizon, an object that knows up to which position the order will not change, and later moves this position
+on. Out: requests for positions before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .rows import Pull, Request, StreamEnd
 
 
 class Horizon(Protocol):
-    """Interface of an object that knows up to which position the order of the stream is final.
+    """Interface of an object that knows up to which position the order of a growing source is final.
 
     It is used on the thread that is inside `next`, whenever work can be planned.
     """
@@ -24,12 +24,12 @@ class Horizon(Protocol):
         """Local position up to which the order is final; None if it will not change until its end."""
 
     def advance(self, wait: bool) -> bool:
-        """Move `stop` to a later position.
+        """Move `stop` to a later position, by deciding whether records were appended up to there.
 
-        Return True if that was done; False if it needs waiting and `wait` is False.
+        Return True if it was moved; False if that needs waiting and `wait` is False.
 
         Raises:
-            Exception: the order changes. The exception has the position and the new records.
+            Exception: if the order changes. The exception has the position and the new records.
         """
 
 

@@ -1,7 +1,7 @@
-"""Take rows of several streams in the order that a rule decides, many rows at a time.
+"""Merge the rows of several streams in the order that a rule decides, many rows at a time.
 
-In: consecutive rows of each input. Out: consecutive rows of the join. Rows are only counted; their
-contents are not read.
+In: consecutive rows of each input. Out: consecutive rows of the join. The rule needs only the numbers of rows; what
+the rows contain is not read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ Open = Callable[[Cursor], Pull[Rows]]
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One input of a join, from a cursor (place in the stream) on. It is opened when its first row is needed.
+    """One of the streams that a join merges, read from a cursor (place in the stream) on.
+
+    It is opened when its first row is needed.
 
     Attributes:
-        open: function that opens the input from a cursor on.
+        open: function that opens the stream from a cursor on.
         cursor: place after the rows that the join has taken.
         at_hand: number of rows that have arrived and are not taken yet.
-        rows: number of rows taken since the input was opened.
-        ended: end of the input, or its failure, after the rows at hand; None if more rows may come.
+        rows: number of rows taken since the stream was opened.
+        ended: end of the stream, or its failure, after the rows at hand; None if more rows may come.
     """
 
     open: Open
@@ -80,17 +82,17 @@ class Input:
 
 @dataclass(eq=False)
 class JoinedRuns:
-    """Rows of a join. It begins at a state of its rule, and at cursors (places in the stream) of its inputs.
+    """Supply of the rows of a join, which merges several streams (its inputs) in the order that a rule decides.
 
-    The first time, one row is taken, so that it does not wait for others; then more, up to `most()`, as
+    At first, one row is taken at a time, so that it does not wait for others; then more and more, up to `most()`, as
     long as they come within about 30 ms.
 
     Attributes:
-        opens: for each input, the function that opens it from a cursor on.
+        opens: for each input, the function that opens it from a cursor (place in the stream) on.
         cursors: for each input, the cursor to begin with.
         starts: for each input, the cursor from which it is read again, if the rule does that.
         rule: decides from which input the next row comes.
-        state: state of the rule.
+        state: state of the rule at the beginning.
         most: function that returns the largest number of rows to take at a time.
     """
 
@@ -159,7 +161,9 @@ class JoinedRuns:
         return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule how to continue after the end of the input with index `number`.
+        """Ask the rule of the join how to continue after the end of the input with index `number`.
+
+        If `number` is None, the rule takes no more rows.
 
         Return True if that is settled. Return False if it needs waiting, and `wait` is False. A failure of
         the rule becomes the end of the join.
@@ -203,9 +207,11 @@ class JoinedRuns:
 
 
 class CacheWriter(Pull[Rows]):
-    """Supply that passes on the rows of `runs`, and keeps them in memory.
+    """Supply that passes on rows, and keeps them in memory, so that they can be delivered again.
 
-    After the last row, `done` is called with all rows, unless there was a failure.
+    Args:
+        runs: supply of the rows.
+        done: function that is called with all rows after the last one, unless there was a failure.
     """
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:

@@ -25,9 +25,9 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 
 
 class Ordered:
-    """Supply of pairs (request, block), in the order of the requests. A block has the rows of one task.
+    """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
-    At most `executor.window(stage)` tasks are submitted at a time.
+    A block has the rows that one task returned. At most `executor.window(stage)` tasks are submitted at a time.
 
     Args:
         requests: supply of the requests.
@@ -91,7 +91,9 @@ class Ordered:
 
 
 class InOrder:
-    """Supply of pairs (request, block) for a source without random access. Each task begins where the last one ended.
+    """Supply of the results of tasks that read a source without random access, in order: pairs (request, block).
+
+    A block has the rows that one task returned. Each task begins where the last one ended.
 
     Args:
         stage: stage that reads the source.
@@ -149,7 +151,10 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Take the state of the source after a task from the task's block. Submit the next task, unless the source ended."""
+        """Store the position and the state of the source after a task, which the task's block contains.
+
+        Then submit the next task, unless the source has ended.
+        """
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

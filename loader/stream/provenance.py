@@ -1,6 +1,8 @@
-"""The origin of rows: for each block (the rows of one task), the records of its rows, and the cursor after each row.
+"""The origin of rows: the records from which the rows of a block (the rows of one task) were made, and their cursors.
 
-In: a task, and the columns of its block. Out: records and cursors (places in the stream). They are
+The cursor of a row is the place from which the stream continues after the row.
+
+In: a task, and the columns of its block. Out: records and cursors. They are
 computed only when a caller asks for them. A provenance has no reference to rows, so it does not keep
 a delivered batch in memory.
 """
@@ -31,14 +33,13 @@ class Table(NamedTuple):
     """The records from which some rows were made, in the order of their use; one entry per record.
 
     Attributes:
-        of: `int64[n]`, index of the row, among the rows of the query, that contains the record.
+        of: `int64[n]`, index of the row that contains the record, among the rows for which the table was made.
         leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its sampler).
         position: `int64[n]`, local position of the record in that leaf.
         row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
         segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed, or the
             pipeline is not traced.
-        tokens: `object[n]`, tokens of the record in that segment: a `TokenSpan` for each packed leaf of
-            the tree.
+        tokens: `object[n]`, tokens of the record in that segment: a `TokenSpan` for each packed field.
     """
 
     of: Ints
@@ -54,7 +55,7 @@ class Table(NamedTuple):
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Merge tables of records into one table, sorted by row. Each table comes with the new index of each of its rows."""
+    """Merge tables of records into one, sorted by row. Each table comes with the new index of each of its rows."""
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
@@ -64,9 +65,10 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """The origin of the rows of a block (the rows of one task): positions of a leaf, or a group of earlier rows.
+    """Tells from which records the rows of a block (the rows of one task) were made, and where the stream continues.
 
-    A leaf is a source with its sampler. A unit is the inputs of one output.
+    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A unit is the inputs of
+    one output.
 
     Attributes:
         stage: stage that made the rows.
@@ -136,9 +138,12 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return the table of records from which some rows of the block, given by their indices, were made.
+        """Return a table of the records from which some rows of the block (the rows of one task) were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
+
+        Args:
+            rows: `int64[n]`, indices of the rows in the block.
         """
         size = self.stage.unit if self.stage.window is None else self.stage.inputs_of(self.stage.window)
         if self.columns is None:
@@ -168,7 +173,7 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input, its row in the stage's outermost batch; -1 if there is no batch.
+        """Return, for each input of a task, its row in the outermost batch that the task makes; -1 if it makes no batch.
 
         Args:
             places: index of each input among the inputs of its element.
@@ -183,7 +188,7 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return the table of the inputs that rows of a `Pack` (with segments) or batches of a `BudgetBatch` contain.
+        """Return a table of the inputs in some rows of a `Pack`, with their segments, or in some batches of a `BudgetBatch`.
 
         Args:
             rows: indices of the rows or batches.
@@ -228,12 +233,12 @@ class Provenance:
 
 
 def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> Table:
-    """Return the table of the inputs that a batch of a `BudgetBatch` contains.
+    """Return a table of the inputs that a batch of a `BudgetBatch` contains.
 
     Args:
-        asked: index of the row that is the batch.
-        first: index of the first input of the window that the batch is made of.
-        places: places of the batch's elements in the window.
+        asked: number of the batch, to enter in the table.
+        first: index of the first input of the window (elements batched together) that the batch is made of.
+        places: indices of the batch's elements in the window.
         each: number of inputs of one element.
     """
     inputs = first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
@@ -246,12 +251,18 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """Find the row with index `number` in consecutive parts; return the origin of its part, and its index in that part.
+    """Find the row with index `number` in consecutive parts of rows.
 
-    Each part is an origin with the range `[start, stop)` of its rows.
+    Args:
+        parts: for each part, its origin (from which records its rows were made), and the range `[start, stop)` of its
+            rows.
+        number: index among the rows of all parts.
+
+    Returns:
+        the origin of the row's part, and the index of the row there.
 
     Raises:
-        IndexError: the parts have fewer rows.
+        IndexError: if the parts have fewer rows.
     """
     for there, start, stop in parts:
         if number < stop - start:
@@ -262,9 +273,10 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The origin of rows that were selected from several blocks, or that have other cursors than their block.
+    """For rows selected from several blocks: tells from which records they were made, and where the stream continues.
 
-    A block has the rows that one task returned. A cursor is a place in the stream.
+    Also used for rows of one block whose cursors differ from the block's own. A block has the rows that one task
+    returned. A cursor is a place in the stream.
 
     Attributes:
         sources: origins of the blocks.

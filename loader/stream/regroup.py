@@ -34,16 +34,16 @@ MIN_ROWS = 1024
 
 @dataclass
 class Regroup(Pull[Request]):
-    """Groups of rows for a stage (operations that run in one task), from a cursor (place in the stream) on.
+    """Divides rows into groups for the tasks of a stage, and supplies a request for each group.
 
-    If the stage makes one output of each row, the number of rows may vary from group to group: a state
-    counts the results since the beginning of a group, whatever the sizes of later groups.
+    A stage is the operations that run in one task. If it makes one output of each row, the number of rows may vary
+    from group to group: a state counts the results since the beginning of a group, whatever the sizes of later groups.
 
     Attributes:
         runs: supply of the rows.
         pipeline: the pipeline.
         stage: the stage.
-        start: cursor before the next group.
+        start: cursor (place in the stream) before the next group.
         size: function that returns the number of rows of the next group.
         whole: True if the rows are all rows of a whole stream, which must not be empty.
         former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
@@ -82,7 +82,7 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """Check that there is memory for a batch of rows like the first one of `run`. Return `run`, or a failure."""
+        """Check that there is memory for a batch of rows like the first row of `run`. Return `run`, or a failure if not."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
         if rows < MIN_ROWS:
@@ -152,7 +152,7 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Describe rows as ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
+    """Convert rows to ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
 
     The order is `int32[rows]` as bytes; None if it is the order of the ranges.
     """
@@ -169,9 +169,12 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
 
 def _take_memory(row: object, size: int) -> None:
-    """Check that there is memory for a batch of `size` rows like `row`: allocate it, and release it.
+    """Check that there is memory for a batch of `size` rows like `row`: allocate it, and release it at once.
 
-    The memory is not written. Raises BatchMemoryError if there is none.
+    The memory is not written.
+
+    Raises:
+        BatchMemoryError: if there is not enough memory.
     """
     try:
         leaves, structure = flatten(row)

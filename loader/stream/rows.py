@@ -1,7 +1,7 @@
 """Consecutive rows, the tasks that make them, and the interface by which a stage takes both from the stage before.
 
-In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
-rows, with their origin.
+In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor; rows, with their
+origin, which tells from which records they were made.
 
 A stage is the operations that run together in one task.
 """
@@ -33,7 +33,10 @@ class StreamEnd:
 
 
 class Pull(Protocol[T]):
-    """Interface of an ordered supply of items, for example of rows. One thread at a time uses it."""
+    """Interface of a supply of items in order, for example of rows; `next` returns one after another.
+
+    Only one thread at a time uses it.
+    """
 
     def fill(self) -> None:
         """Begin to make items, without waiting for them. The default does nothing."""
@@ -42,7 +45,7 @@ class Pull(Protocol[T]):
     def next(self, wait: bool) -> T | StreamEnd | None:
         """Return the next item; None if there is none yet and `wait` is False. With `wait`, wait for it.
 
-        At the end, and at each later call, returns a `StreamEnd`.
+        After the last item, every call returns a `StreamEnd`.
         """
 
 
@@ -69,10 +72,10 @@ BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
 
 @dataclass(slots=True)
 class Rows:
-    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join.
+    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join (a merge of several streams).
 
     Attributes:
-        origin: origin of all rows of the block.
+        origin: tells from which records the rows were made, and where the stream continues after each.
         start: first row.
         stop: end of the rows, exclusive.
         number: index of the first row among all rows of the join that gave them; 0 if no join did.
@@ -88,8 +91,8 @@ class Rows:
     def take_all(self) -> list[Any] | Units | None:
         """Return all rows as a list in reverse order, and drop this object's references to them.
 
-        If the rows are made one by one, return the object that makes them. Return None if each row must be
-        taken with `take`.
+        If rows are made only when they are asked for, return the `Units` that make them. Return None if each row must
+        be taken with `take`.
         """
         _, block = self.blocks[0]
         if block.units is not None:
@@ -103,7 +106,7 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """Return the row with index `row`, and drop the reference here, so that its memory is free when the user drops it.
+        """Return the row with index `row`, and drop this object's reference to it, so that it can be freed after use.
 
         Returns a copy if the block (the rows of one task) is kept to be returned again.
         """
@@ -119,9 +122,9 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Describe rows `[start, stop)` as ranges of blocks (the rows of one task each), with their order.
+        """Convert rows `[start, stop)` to ranges of blocks (the rows of one task each), and their order in these ranges.
 
-        The order is the index of each row among the rows of these ranges; None if it is the order of the ranges.
+        The order is the index of each row among the rows of the ranges; None if it is the order of the ranges.
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
@@ -141,7 +144,10 @@ class Rows:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return the rows `[start, stop)` with another function for the cursor (place in the stream) after a row."""
+        """Return the rows `[start, stop)` with another function `cursor_after`.
+
+        It takes the index of a row, and returns the cursor (place in the stream) after the row.
+        """
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 
@@ -153,7 +159,7 @@ RowsOf: TypeAlias = tuple[Rows, int, int]
 def joined_rows(
     choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
 ) -> Rows:
-    """Return the rows of a join, which takes rows of its inputs in a given order.
+    """Return the rows of a join (a merge of several streams), which takes rows of its inputs in a given order.
 
     Args:
         choices: index of the input of each row.
@@ -181,11 +187,11 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task, with values that stay in the user's process.
+    """A task for an executor, with values about it that stay in the user's process.
 
     Attributes:
         task: the task.
-        origin: origin of the rows that the task makes.
+        origin: tells from which records the rows that the task makes come, and where the stream continues after each.
         blocks: blocks whose rows the task refers to, by number.
         pieces_left: number of later tasks that make more rows of the same inputs, after a task was divided.
     """
@@ -197,7 +203,7 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """Local position after the task, in the first leaf (source with its sampler) that it depends on."""
+        """Local position after the task, in the first source (with its sampler) that it depends on."""
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
@@ -218,7 +224,7 @@ class Request:
         return Rows(origin, skip, count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
-        """Return a request for each part of the task, in order."""
+        """Return a request for each part into which the task was divided, in order."""
         found = []
         for left, part in zip(range(len(parts) - 1, -1, -1), parts):
             if isinstance(part, SpanTask):
@@ -251,7 +257,12 @@ def span_requests(
 ) -> Iterator[Request]:
     """Yield requests for tasks that read a leaf (a source with its sampler), within ranges of local positions.
 
-    Before each task, `length(stage number)` is called, and returns the task's number of positions.
+    Args:
+        stage: stage (operations that run in one task) that reads the positions.
+        leaf: index of the leaf.
+        ranges: pairs `(start, stop)` of positions.
+        length: function that is called with the stage's number before each task, and returns the largest number of
+            positions of the task.
     """
     for first, stop in ranges:
         start = first

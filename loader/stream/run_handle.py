@@ -20,7 +20,7 @@ from .flow import Flow
 T = TypeVar("T")
 
 Element = tuple[Any, Any, int]
-"""An element, its run of rows, and its index there."""
+"""An element, the `Rows` that contain it, and its index there."""
 
 # Of all iterators, a generator is the one that notices when two threads use it.
 Elements = Generator[Element, None, None]
@@ -45,7 +45,7 @@ class RunHandle:
             make_flow: function that takes the executor, and returns the flow of elements.
 
         Raises:
-            InUseError: another thread uses the iterator, or a signal handler has interrupted its
+            InUseError: if another thread uses the iterator, or a signal handler has interrupted its
                 use.
         """
 
@@ -64,11 +64,12 @@ class RunHandle:
     def end(self, next_observer: Observer | None = None) -> None:
         """End the current run, if there is one.
 
-        If `next_observer` is given, another run of the same pipeline follows, and the executor is
-        kept for it if possible.
+        Args:
+            next_observer: given if another run of the same pipeline follows; the executor is then kept for it, if
+                possible. It gets the times of that run.
 
         Raises:
-            InUseError: another thread uses the iterator, or a signal handler has interrupted its
+            InUseError: if another thread uses the iterator, or a signal handler has interrupted its
                 use.
         """
         self._alone(lambda: self._end(next_observer))
@@ -77,7 +78,7 @@ class RunHandle:
         """End the run after its last element. Later calls of `next` report the end again.
 
         Raises:
-            InUseError: another thread uses the iterator.
+            InUseError: if another thread uses the iterator.
         """
         self.end()
         self.elements = _nothing()
@@ -96,7 +97,7 @@ class RunHandle:
         """End the run. The reference to each part is dropped only after the part is closed, because closing may be interrupted.
 
         Raises:
-            InUseError: another thread uses the iterator.
+            InUseError: if another thread uses the iterator.
         """
         with Uninterrupted():
             whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened
@@ -113,9 +114,9 @@ class RunHandle:
                     self._executor = None
 
     def after_fork(self) -> None:
-        """Forget the run in a forked child, in which its threads do not exist.
+        """Forget the run in a forked child process, where its threads do not exist.
 
-        If it had worker processes, `next` raises RuntimeError.
+        If it had worker processes, a later `next` raises RuntimeError.
         """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None

@@ -1,4 +1,6 @@
-"""The rows of a stage (operations that run in one task), in order, each with its origin.
+"""The rows that a stage (operations that run in one task) makes, in order, each with its origin.
+
+The origin of a row tells from which records it was made, and where the stream continues after it.
 
 In: blocks (the rows of one task each) in order. Out: the same rows, without rows that
 were delivered before a restore.
@@ -36,7 +38,7 @@ _LOGGER = logging.getLogger("headrace")
 
 @dataclass
 class SkippedRecords:
-    """The skipped records of one iterator, since it was opened.
+    """Counts the skipped records of one iterator, since its start or its last `set_state`.
 
     Attributes:
         limit: largest number of records that may be skipped; None for any number.
@@ -51,15 +53,18 @@ class SkippedRecords:
             self.count += 1
             _LOGGER.warning("skipped: %s", message)
             if self.limit is not None and self.count > self.limit:
-                text = f"{self.count} records or batches failed, more than max_errors={self.limit}; the last one: {message}"
+                text = (
+                    f"{self.count} records or batches failed, more than max_errors={self.limit}. Correct them, or pass a "
+                    f"larger max_errors=. The last one: {message}"
+                )
                 return Failure(TooManyErrorsError(text))
         return None
 
 
 class StageOutput:
-    """Supply of the rows of a stage (operations that run in one task), from a cursor (place in the stream) on.
+    """Supply of the rows that the tasks of a stage return, in order, from a cursor (place in the stream) on.
 
-    A block has the rows that one task returned.
+    A stage is the operations that run in one task. A block has the rows that one task returned.
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
@@ -149,9 +154,12 @@ class StageOutput:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
     def _note_unit(self, number: int, task: SpanTask, block: Block) -> None:
-        """Count an element that was made of `task`, which is a part of the task of block number `number`.
+        """Count an element that was made only when it was asked for, and record its times and warnings.
 
-        `block` has a failure, times or warnings.
+        Args:
+            number: number of the block that the element belongs to.
+            task: the part of the block's task that made the element.
+            block: has the element's failure, times or warnings.
         """
         self._sums.count(task.stop - task.start, block.count)
         if block.times is not None:
@@ -166,9 +174,9 @@ class StageOutput:
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Hold back rows, because a later task may make more rows of the same inputs; pass on rows held back before.
+        """Hold back rows, because a later task may make more rows of the same inputs; pass on rows held back earlier.
 
-        With None, hold back nothing.
+        With None, only pass on the rows held back earlier.
         """
         if self._held is not None:
             self._found.append(self._held)
@@ -219,7 +227,7 @@ class EmptyStreamGuard:
         )
 
     def _limit(self) -> int:
-        """Return the local position from which it is certain that no record passes.
+        """Return the local position from which it is as good as certain that no record passes the operations.
 
         An epoch that began after the last row, and ended without a row, has shown every record. A
         shard sees only its part of the records, another part in each epoch. A single good record

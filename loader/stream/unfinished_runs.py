@@ -17,7 +17,7 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Supply of a part's rows: first the rows of the leftovers `rests`, then this shard's own rows.
+    """Supply of the rows of a part of a pipeline: first rows that earlier shards left over, then this shard's own rows.
 
     A leftover is the rest of an earlier shard's work.
 
@@ -25,7 +25,7 @@ class UnfinishedRuns:
         pipeline: the pipeline.
         part: part of the pipeline whose rows these are.
         rests: the leftovers, in order.
-        start: cursor before this shard's own rows.
+        start: cursor (place in the stream) before this shard's own rows.
         open: function that opens the rows of a leftover.
         own: this shard's own rows.
     """
