@@ -1,9 +1,9 @@
 """Resume a mix of streams whose datasets have changed since the state was saved.
 
-In: the current pipeline, and a state. Out: the state in the form of this pipeline: datasets that
-stay continue where they were, and new ones begin. Changed weights need no work here, because each dataset
-has its own position. Work begun under the earlier mix, such as a window of a `Pack`, becomes a leftover
-(the rest of an earlier shard's work), and is made with the earlier mix.
+In: the current pipeline, and a state. Out: the state, rearranged for this pipeline: datasets that are in both
+mixes continue where they were, and added datasets begin at their start. Changed weights need no work here, because
+each dataset has its own position. Work that was begun under the earlier mix, such as a half delivered window of a
+`Pack`, becomes a leftover, and is finished with the earlier mix.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Adapt a shard's state to the current pipeline, if the datasets of its uppermost mix have changed.
+    """Rearrange a shard's state for the current pipeline, if the datasets of the pipeline's last mix have changed.
 
-    Any other state is returned unchanged.
+    If they have not, or if the pipeline's last join is no mix, the state is returned unchanged.
 
     Args:
         pipeline: the current pipeline.
         state: state of the shard.
-        take_up: function that returns the cursor (place in the stream) from which to continue, like
-            `split_leftover`. It takes a pipeline, a state, and the earlier mix as JSON text.
+        take_up: function that returns the cursor (place in the stream) from which to continue. It is called with the
+            pipeline, the rearranged state, and the earlier mix as JSON text; see `split_leftover`.
+
+    Returns:
+        The state for the current pipeline.
 
     Raises:
-        CheckpointError: operations after the mix have changed; a dataset has another form; the state
-            lies inside a window in which records or random numbers would now differ; or the state is damaged.
+        CheckpointError: operations after the mix have changed; a dataset now has other operations; the state was saved
+            inside a window in which records or random numbers would now differ; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.identity.joins[-1]:
@@ -79,7 +82,10 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Return True if an operation after the mix would draw other random numbers, because its number has changed.
+    """Return True if a random operation after the mix would now draw other numbers, because its index has changed.
+
+    An operation's index is part of the key of its random numbers. It changes if the number of operations
+    before it changes.
 
     Args:
         pipeline: the current pipeline.
@@ -91,24 +97,24 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 
 
 def _has_changed(state: LoaderState) -> bool:
-    """Return True if, in the run of a state, records of any leaf (source with its sampler) were appended or omitted."""
+    """Return True if records of any source were appended or omitted before the state was saved."""
     return any(order.keys() & {HISTORY, OMITTED} for order in state.identity.every_order)
 
 
 class _Moved:
-    """The values of a state, rearranged from the earlier datasets of a mix to the current ones.
+    """The values of a saved state, rearranged from the earlier datasets of a mix to the current ones.
 
     Args:
-        pipeline: the current pipeline, whose uppermost join is the mix.
-        saved: the mix in the state's identity.
+        pipeline: the current pipeline, whose last join is the mix.
+        saved: the description of the earlier mix in the state (in its identity).
 
     Attributes:
         mix: the earlier mix as JSON text.
-        stages: number of stages below the earlier mix.
-        stages_now: number of stages below the current mix.
+        stages: number of stages (groups of operations that run in one task) before the earlier mix.
+        stages_now: number of stages before the current mix.
 
     Raises:
-        CheckpointError: a dataset has another form than in the state.
+        CheckpointError: a dataset has other operations than in the state.
     """
 
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
@@ -127,13 +133,13 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """Convert an earlier cursor (place in the stream) to a cursor of the current pipeline.
+        """Convert a saved cursor (place in the stream) to a cursor of the current pipeline.
 
-        It is the cursor of the whole pipeline, or of a part of the pipeline above the mix. Added
-        datasets begin at their start.
+        It is the cursor of the whole pipeline, or of a section of it that contains the mix. Added datasets
+        begin at their start.
 
         Raises:
-            CheckpointError: the cursor has no state of the mix.
+            CheckpointError: the saved cursor has no progress of the mix, so the state is damaged.
         """
         if not cursor.notes:
             raise CheckpointError(
@@ -147,10 +153,14 @@ class _Moved:
         return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(*rests)
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that partly delivered work would be made again with the same random numbers.
+        """Check that operations would draw the same random numbers if they finish partly delivered work.
+
+        Args:
+            cursor: the place from which the run continues, for the current pipeline.
 
         Raises:
-            CheckpointError: they would draw other numbers, because datasets before it have changed.
+            CheckpointError: an operation would draw other numbers, because datasets before its dataset in the mix
+                were added or removed.
         """
         begun = {rest.stage for rest in cursor.unfinished}
         begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
@@ -166,7 +176,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Return True if a dataset is in both mixes, and its operations have other indices now."""
+        """Return True if a dataset is in both the earlier and the current mix, and the indices of its operations differ."""
         if name not in self._sizes:
             return False
         before, stages = [*self._sizes][: [*self._sizes].index(name)], self._pipeline.stages
@@ -176,9 +186,9 @@ class _Moved:
         return operations != stages[self._parts[name].stages.start].first
 
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
-        """Rearrange values, one for each earlier leaf, to one for each current leaf (source with its sampler).
+        """Rearrange values: in, one for each leaf of the earlier pipeline; out, one for each leaf of the current pipeline.
 
-        A leaf of an added dataset gets `new`.
+        A leaf is a source with its sampler. A leaf of an added dataset gets `new`.
         """
         left = iter(values)
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -186,9 +196,9 @@ class _Moved:
         return tuple(value for each in every for value in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
-        """Rearrange a dict by leaf (source with its sampler) from earlier to current leaf indices.
+        """Replace the keys of a dict, indices of leaves in the earlier pipeline, by their indices in the current one.
 
-        Leaves of removed datasets are left out.
+        A leaf is a source with its sampler. Leaves of removed datasets are left out.
         """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -200,16 +210,17 @@ class _Moved:
         return {moved[former]: place for former, place in places.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the current identity, with the saved orders of datasets that are in both mixes."""
+        """Return the identity of the current pipeline, but with the saved orders for datasets that are in both mixes."""
         present = self._pipeline.identity
         known = self.by_leaf(saved.orders, {})
         orders = (former or now for former, now in zip(known, present.orders, strict=True))
         return dataclasses.replace(present, orders=tuple(orders))
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Convert a leftover (rest of an earlier shard's work) to the current pipeline; return a list with it alone.
+        """Convert a leftover (unfinished work of an earlier shard) to the current pipeline.
 
-        The list is empty if the leftover's dataset was removed.
+        Returns:
+            A list with the converted leftover; an empty list if the leftover's dataset was removed.
         """
         stage = rest.stage
         rest = dataclasses.replace(
@@ -229,7 +240,10 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the uppermost join in a state's identity, if it is a mix; else None."""
+    """Return the description of the last join in a state's identity if it is a mix; else None.
+
+    Also None if the state has no progress for it.
+    """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]
     return last if is_mix else None

@@ -1,7 +1,7 @@
-"""Resume a mix whose weights or parts differ from those in the earlier run.
+"""Resume a mix whose weights or parts (datasets) differ from the mix of the earlier run.
 
-In: the pipeline as its loader made it, and states. Out: both, with the order of the earlier run up to the
-position where it stopped, and the current order from there on. Other pipelines and states are returned unchanged.
+In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to the position
+where it stopped, and the new mix from there on. Pipelines and states without such a change are returned unchanged.
 """
 
 from __future__ import annotations
@@ -35,34 +35,31 @@ from .record_checks import (
 from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000
-"""Largest number of positions checked when a changed mix is restored.
+"""Largest number of positions for which a restore checks whether a removed part of the mix is still needed.
 
-A later record whose part is missing fails when it comes.
+If a later position needs a removed part, reading it fails.
 """
 
 
 def migrate_mix(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to a mix whose weights or parts have changed since the states were saved.
-
-    The states are of all shards of one run, or of one shard. A single state stands for all shards, if
-    all were at the same step.
+    """Adapt a pipeline and states to a mix whose weights or parts (datasets) have changed since the states were saved.
 
     Args:
-        pipeline: pipeline as its loader made it.
-        states: states of one run.
-        strict: True: the mix is not adapted. A later comparison of identities then raises if it has
-            changed.
-        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
+        states: states of all shards of one run; or the state of a single shard, if all shards were at the same step.
+        strict: if True, the mix is not adapted. A later comparison of identities then raises if it has changed.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
+            rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: the current mix ends before the place that the run has reached; a batch or
-            window that was begun has another size; states of some shards are missing; or a window that
-            was begun would be made of other records.
+            window that was partly delivered has another size now; states of some shards are missing; or a partly
+            delivered window would be made of other records.
     """
     if not strict and states:
         _check_within(pipeline, states[0].identity)
@@ -100,7 +97,7 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Name a part whose own order differs between `mix` and `saved`, the mix of the earlier run; "" if none differs."""
+    """Return the name of a part whose own order differs between `mix` and the saved mix of the earlier run; "" if none does."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if told is not None and lasting_order(told) != lasting_order(now):
@@ -113,17 +110,18 @@ def _with_weights(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to changed weights of a `WeightedSampler`.
 
-    The order of the returned pipeline remembers a digest of the earlier weights.
+    The order of the returned pipeline stores only a digest of the earlier weights.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         sampler: its sampler.
         states: states of one run.
-        strict: True: the weights are not adapted. A later comparison raises if they have changed.
+        strict: if True, the weights are not adapted. A later comparison raises if they have changed.
 
     Raises:
-        CheckpointError: weights have changed, and a state is inside the results of one or several
-            records, states of shards are missing, or a shard has read more than there is now.
+        CheckpointError: the weights have changed, and a state was saved between the elements made of one record, or
+            inside a window; states of some shards are missing; or a shard has already read more records than the
+            new weights give it.
     """
     known = states[0].identity
     saved = known.order
@@ -150,7 +148,7 @@ def _with_weights(
 def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
     """Check that no shard has read more positions than its share of the sampler's `total` positions.
 
-    It may have, because without replacement weights of 0 shorten epochs.
+    This can happen without replacement, where more weights of 0 make the epochs shorter.
 
     Raises:
         CheckpointError: a shard has read more.
@@ -168,14 +166,14 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
-    """Check that a change of the order is not inside global batches that were balanced by cost.
-
-    Raises:
-        CheckpointError: it is inside such a batch.
+    """Check that the order does not change inside a global batch whose records were divided among shards by cost.
 
     Args:
         states: states of all shards.
         change: text about the change for the message.
+
+    Raises:
+        CheckpointError: a state was saved inside such a batch.
     """
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:
@@ -193,16 +191,21 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
 
 
 def is_within(state: LoaderState) -> bool:
-    """Return True if a state was saved between the rows of one record, batch or window, or has unfinished work."""
+    """Return True if a state was saved between two elements that were made together, or has unfinished work.
+
+    Such elements are the rows of one record, of one batch or of one window.
+    """
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
 def _check_within(pipeline: Pipeline, saved: Identity) -> None:
-    """Check that no mix inside a chain has changed, because its parts could not continue with their next elements.
+    """Check that no mix other than the pipeline's last one has changed.
+
+    Such a mix is sliced, shuffled or part of another dataset, so its parts could not continue with their next elements.
 
     Args:
         pipeline: the current pipeline.
-        saved: identity of the run.
+        saved: identity of the pipeline that saved the state.
 
     Raises:
         CheckpointError: such a mix has changed.
@@ -221,7 +224,7 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
 
 
 def _mixes_within(identity: Identity) -> Iterator[Any]:
-    """Yield the identities of all mixes in an identity except the uppermost one, which may change."""
+    """Yield a description of each mix in an identity, except the last mix of the pipeline, which may change."""
     yield from (join["names"] for join in identity.joins[:-1] if join.get("kind") == "mix")
     own = identity.order.values() if _is_mix(identity.order) and not identity.joins else identity.orders
     yield from _mixes_in([own, identity.sources])
@@ -240,18 +243,19 @@ def _mixes_in(value: Any) -> Iterator[Any]:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Check that a mix still has all parts whose records must still be read from before its change.
+    """Check that no removed part of a mix (one of its datasets) still has records to deliver from before the change.
 
-    A window made of rows that was begun is read, to find its end.
+    Such records exist if shards stopped at different steps, or inside a window. A window of rows that was begun is run,
+    to find its end.
 
     Args:
-        loaders: pipeline as its loader made it.
-        pipeline: pipeline that resumes.
+        loaders: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the pipeline that resumes.
         cursor: place from which it resumes.
-        run: function that runs a pipeline.
+        run: function that runs a pipeline (see `Run`).
 
     Raises:
-        CheckpointError: such a part is missing. The message names it.
+        CheckpointError: such a part was removed. The message names it.
     """
     leaf, mix = pipeline.leaves[0], cast(Any, pipeline.leaves[0].sampler)
     if not mix.facts.parts or not mix.lacks_parts:
@@ -282,7 +286,7 @@ def _is_mix(saved: Values) -> bool:
 
 
 def lasting(identity: Identity) -> Identity:
-    """Return an identity without the values that say how the order of a mix has changed."""
+    """Return an identity without the values that say how the order of a mix changed during the run."""
     changes = _is_mix(identity.order) and not identity.joins
     return identity.with_order(0, _as_asked(identity.order)) if changes else identity
 

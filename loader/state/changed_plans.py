@@ -1,7 +1,7 @@
 """Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those in the earlier run.
 
-In: the pipeline as its loader made it, and states. Out: both, with the run's plan for all windows (batches that are
-planned together) that a shard has begun, and the current plan for all later ones.
+In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows (records that
+are grouped into batches together) that a shard has begun, and the new plan for all later windows.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from .record_checks import check_all_shards
 from .schema import LoaderState
 
 PLAN = ("shapes", "former")
-"""Entries of an order's fingerprint that may change during a run."""
+"""Entries of an order's fingerprint that may differ between two runs, because the plan changed."""
 
 
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of planned batches, and states, to a plan that was changed; return any others unchanged.
+    """Adapt a pipeline of planned batches, and states, to a plan that has changed since the states were saved.
+
+    Planned batches are those of `BudgetBatch` with known lengths. Other pipelines and their states are returned
+    unchanged.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: True: the plan must not have changed since the states were saved; a later comparison raises if it has.
+        strict: if True, the plan is not adapted. A later comparison raises if it has changed.
 
     Raises:
-        CheckpointError: states of some shards are missing; or steps are still to be skipped, or a state is inside
-            something that is made of batches.
+        CheckpointError: the plan has changed, and states of some shards are missing, or steps are still to be
+            skipped, or a state was saved inside something that is made of several batches.
     """
     if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.plans_batches:
         return pipeline, states

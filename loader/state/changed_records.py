@@ -1,7 +1,7 @@
-"""Resume a run if records were appended to its sources, or other records are omitted than before.
+"""Resume a run if records were appended to its sources, or if other records are omitted than before.
 
-In: the pipeline as its loader made it, and states. Out: both, with the run's orders up to where it
-stopped, and the current orders from there on. A mix has an order for each part, under the part's name;
+In: the new pipeline, and saved states. Out: both, with the earlier run's orders up to where it
+stopped, and the new orders from there on. A mix has an order for each part, under the part's name;
 a single source has one, under the name "" (`ONLY`).
 """
 
@@ -50,14 +50,15 @@ def migrate_records(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states to records that were appended or omitted since the states were saved.
 
-    The pipeline has one leaf (source with its sampler).
+    The pipeline reads a single source, or one `MixSampler` over several.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: True: more records may be omitted than before, but not fewer, and appended records
-            must come after the same records.
-        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
+        strict: if True, more records may be omitted than before, but not fewer; and records may be
+            appended only if the records before them are the same.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
+            rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -77,7 +78,10 @@ def migrate_records(
 def _with_orders(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states like `migrate_records`, for a run over all epochs (not a loop per epoch)."""
+    """Adapt a pipeline and states as `migrate_records` does, for `iter(loader)`, which runs over all epochs.
+
+    Loops over `loader.epochs()` are adapted by `in_epoch` instead.
+    """
     latest = max(states, key=changes_of)
     known, leaf = latest.identity, pipeline.leaf
     orders = _changing_orders(pipeline, known.order)
@@ -121,7 +125,7 @@ def _with_orders(
 
 
 def _differs(order: ChangingSampler, history: History) -> bool:
-    """Return True if an order has other records than at the end of `history`, the changes of the earlier run."""
+    """Return True if an order has other records than it had at the end of the earlier run, according to `history`."""
     last = history.last
     return (order.num_records, order.omitted.digest, order.generation) != (last.records, last.omitted, last.generation)
 
@@ -133,7 +137,7 @@ def _saved(order: Values, name: str) -> Values:
 
 
 def _with_saved(order: Values, changed: Mapping[str, Values]) -> Values:
-    """Return a saved order in which the orders of some parts are replaced; for a single source, the replacement."""
+    """Return a saved order in which the orders of some parts, by name, are replaced; for a single source, the replacement."""
     return changed[ONLY] if ONLY in changed else {**order, **{part_named(name): each for name, each in changed.items()}}
 
 
@@ -144,13 +148,24 @@ def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
 
 
 def _as_it_was(pipeline: Pipeline, saved: Values, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the weights and ends of parts of the earlier run, which had `length` positions."""
+    """Return the pipeline of a mix with the weights of the earlier run, and with the ends that its parts had there.
+
+    Args:
+        pipeline: pipeline of the mix.
+        saved: the mix in the earlier run's state.
+        length: number of positions of the earlier run.
+    """
     mix: Any = pipeline.leaf.sampler
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix.as_it_was(saved, length)))
 
 
 def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSampler]:
-    """Return, by name, the orders that differ from `saved` (the run's order) at most in their records."""
+    """Return, by name, the orders that are equal to those in `saved` except for appended or omitted records.
+
+    Args:
+        pipeline: the current pipeline.
+        saved: the order in the earlier run's state.
+    """
     leaf, found = pipeline.leaf, {}
     generations = generations_of(leaf.source)
     is_mix = bool(leaf.sampler.facts.parts)
@@ -168,9 +183,10 @@ def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSam
 
 
 def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> Values:
-    """Return the fingerprint of the source, or mix of sources, in the generations that the run read last.
+    """Return the fingerprint of the source (or of the mix's sources) as the earlier run read it.
 
-    A generation is a version of the source's files.
+    Records appended later do not count: each growing source is taken at the generation (version of its files) that the
+    run read last.
 
     Args:
         pipeline: the current pipeline.
@@ -183,13 +199,13 @@ def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> 
 
 
 def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderState:
-    """Add changes of orders that other shards saw to the state of a shard that had not reached them yet.
+    """Add, to the state of a shard, the changes of orders that other shards have already reached.
 
-    A state that differs in anything else is returned unchanged.
+    A state that also differs in something else is returned unchanged.
 
     Args:
         state: state of the shard.
-        known: the identity that has all changes.
+        known: identity of the shard that has reached most changes.
         names: names of the orders.
     """
     own = state.identity
@@ -207,7 +223,7 @@ def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderS
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states; saved orders without a number of records, as some chains write them, get it."""
+    """Return the states with the number of records in each saved order. Some chains write orders without it."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     counted = (state.identity.with_order(0, _counted(sampler.whole, source, state.identity.order)) for state in states)
     return [
@@ -217,7 +233,7 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Values) -> Values:
-    """Add the number of records and the generation (version of the source's files) to a saved order without them.
+    """Add the number of records, and the generation (version of the source's files), to a saved order without them.
 
     The saved order of a sampler that cannot change is returned unchanged.
     """
@@ -236,10 +252,10 @@ def _counted(sampler: Any, source: Any, saved: Values) -> Values:
 
 
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return {GENERATION: number} for the generation in which a source had `records` records; {} for number 0.
+    """Return {GENERATION: number} for the generation in which a source had `records` records; {} if it is generation 0.
 
-    It completes a state that was saved before the source grew. A generation is a version of the
-    source's files.
+    A generation is a version of the source's files. The result completes a state that was saved before the
+    source grew.
     """
     own = facts_of(source).generations
     if own is None or not own.generation:
@@ -251,15 +267,15 @@ def _generation_of(records: Any, source: Any) -> dict[str, int]:
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states, adapted to the same generation (version of the source's files).
+    """Return the pipeline of an epoch, and states, both for the same generation (version of the source's files).
 
-    If the states are inside the epoch, this is the generation that their run read; otherwise, the current generation.
+    If a state was saved inside the epoch, it is the generation that the run read; otherwise, the current one.
 
     Args:
         pipeline: pipeline of the epoch, over the current generation.
         states: states of one run.
-        strict: True: both are returned unchanged if the source's generation now differs from the one
-            that the run read under the same number.
+        strict: if True, nothing is adapted if that generation of the source no longer has the content that
+            the run read.
     """
     known, order = states[0].identity, pipeline.leaf.sampler
     saved = known.order
@@ -284,18 +300,17 @@ def in_generation(
 
 
 def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
-    """Adapt states of a loop per epoch to the records that the epoch omits now.
+    """Adapt states of a loop over `loader.epochs()` to the records that are omitted now.
 
-    States are returned unchanged if the same records are omitted as before, or if the order is
-    another one.
+    States are returned unchanged if the same records are omitted as before, or if the order differs in something else.
 
     Args:
         pipeline: pipeline of the epoch.
         states: states of one run.
-        strict: True: not fewer records may be omitted than before.
+        strict: if True, not fewer records may be omitted than before.
 
     Raises:
-        CheckpointError: other records are omitted, and a state is inside the epoch, or states of
+        CheckpointError: other records are omitted, and a state was saved inside the epoch, or states of
             some shards are missing; or, if `strict`, fewer are omitted.
     """
     known, order = states[0].identity, pipeline.leaf.sampler

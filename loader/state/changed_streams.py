@@ -1,8 +1,7 @@
-"""Resume a pipeline whose order or records have changed since the states were saved, also one of joined streams.
+"""Resume a pipeline whose order or records have changed since the states were saved; it may join several streams.
 
-In: the pipeline as its loader made it, and states. Out: both, in the form to resume. Each leaf (a
-source with its sampler) of joined streams is adapted separately. Joins need no work, because they
-choose among rows, not records.
+In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined streams is
+adapted separately. The joins (mix, zip and others) need no work, because they choose among rows, not records.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ def migrate(
     """Adapt a pipeline and states to changes of the order or the records since the states were saved.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: True: the order must be the same, except that records may be appended and more
+        strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
-        run: function that runs a pipeline. It is used to find the end of a window of rows, if a state is inside one.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
+            rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -66,7 +66,7 @@ def migrate(
 
 
 def _omitted(identity: Identity) -> set[str]:
-    """Return the digests of the records that the orders omit, or omitted after an earlier change."""
+    """Return the digests of all sets of records that the orders omit now, or omitted earlier in the run."""
     return {
         digest
         for order in identity.every_order
@@ -83,7 +83,7 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt all leaves (sources with their samplers) of a pipeline of joined streams, and the states."""
+    """Adapt all sources of a pipeline of joined streams, and the states, to changed orders or records."""
     for number in range(len(pipeline.leaves)):
         if _may_change(pipeline.leaves[number], states[0].identity.orders[number]):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)
@@ -91,9 +91,9 @@ def _with_leaves(
 
 
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that planned batches or rows have the same plan as in a state, unless it is the state of the beginning.
+    """Check that planned batches or packed rows have the same plan as in a state; a state at the start may have any plan.
 
-    Positions count planned batches. With another plan, each would have other records.
+    Positions count planned batches. With another plan, each position would stand for other records.
 
     Raises:
         CheckpointError: the plan differs.
@@ -111,9 +111,11 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _may_change(leaf: Leaf, saved: Values) -> bool:
-    """Return True if records can be omitted from or appended to a leaf (a source with its sampler), or were in the run.
+    """Return True if records of a source can be omitted or appended, or were during the earlier run.
 
-    `saved` is the fingerprint of the leaf's order in the run.
+    Args:
+        leaf: the source with its sampler.
+        saved: fingerprint of its order in the earlier run.
     """
     changed = any(each.keys() & {HISTORY, OMITTED} for each in (saved, *orders_in(saved)))
     return changed or any(isinstance(order, ChangingSampler) for order in leaf.sampler.parts.values())
@@ -122,15 +124,15 @@ def _may_change(leaf: Leaf, saved: Values) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt the leaf with index `number` of a pipeline, and the states, if its order differs from the run's order.
+    """Adapt one source of a pipeline of joined streams, and the states, if the order of its records has changed.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of one run.
-        number: index of the leaf (source with its sampler).
-        strict: True: the order must be the same, except that records may be appended and more
+        number: index of the source among all sources (leaves) of the pipeline.
+        strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
-        run: function that runs a pipeline.
+        run: function that runs a pipeline (see `Run`).
 
     Returns:
         The pipeline and the states.
@@ -157,7 +159,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline with only the leaf at index `number` (source with its sampler) and the operations on its records."""
+    """Return a pipeline with only the source at index `number`, and the operations on its records before the first join."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.snapshot is not None
     sources = pipeline.identity.sources[number : number + 1]
@@ -165,9 +167,16 @@ def _alone(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return what a state says about leaf `number` (source with its sampler), as a state of that leaf's own pipeline.
+    """Reduce a state of joined streams to the values of one source.
 
-    `alone` is that pipeline.
+    Args:
+        pipeline: the pipeline of joined streams.
+        alone: the pipeline of this source alone, from `_alone`.
+        state: a state of `pipeline`.
+        number: index of the source.
+
+    Returns:
+        A state of `alone`.
     """
     stage = pipeline.stage_on(number).number
     identity = alone.identity.with_order(0, state.identity.orders[number], state.identity.sources[number])
@@ -181,9 +190,12 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return a state in which the leaf with index `number` (source with its sampler) gets the order and history of `of_leaf`.
+    """Return a state of joined streams in which one source gets the order and history of `of_leaf`.
 
-    `of_leaf` is the state of that leaf's own pipeline.
+    Args:
+        state: the state of joined streams.
+        number: index of the source.
+        of_leaf: state of that source alone.
     """
     lineages = (*state.lineages[:number], *of_leaf.lineages, *state.lineages[number + 1 :])
     return dataclasses.replace(
@@ -192,7 +204,7 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
 
 
 def _histories(order: Values) -> list[Values]:
-    """Return the changes in the fingerprint of an order; for a mix, also the histories of its parts."""
+    """Return the changes of records in the fingerprint of an order; for a mix, also those of each part."""
     return [
         {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
         for each in (order, *orders_in(order))
@@ -200,9 +212,12 @@ def _histories(order: Values) -> list[Values]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state was saved inside a batch or window, because the order of the leaf with index `number` has changed.
+    """Check that no state was saved inside a batch or window of joined streams, because the order of a source has changed.
 
-    A leaf is a source with its sampler.
+    Args:
+        pipeline: the pipeline.
+        states: states of one run.
+        number: index of the source whose order has changed.
 
     Raises:
         CheckpointError: a state was saved inside one.
@@ -218,10 +233,10 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that no join reads leaf `number` (source with its sampler) again from its beginning: its order has changed.
+    """Check that the source at index `number`, whose order has changed, is not part of a stream that `repeat()` reads again.
 
     Raises:
-        CheckpointError: a join reads it again.
+        CheckpointError: it is.
     """
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"

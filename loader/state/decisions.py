@@ -1,7 +1,7 @@
-"""The log of which generation (version of a source's files) all shards read from a position on.
+"""The log in which the shards of a run agree from which position on they read appended records.
 
-In: a position, and the newest generation that a shard found there. Out: the decision of the first
-shard that checked there. Shards need not communicate otherwise.
+In: a position, and the newest generation (version of a source's files) that a shard found there. Out: the decision
+of the first shard that checked at this position. Shards need not communicate otherwise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DecisionLog:
     """A folder with one file for each position at which the shards check for appended records.
 
     Args:
-        folder: path of the folder, which is made with the first decision.
+        folder: path of the folder. It is created when the first decision is written.
     """
 
     def __init__(self, folder: str) -> None:
@@ -71,9 +71,9 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Return the decisions that all shards use at a position: those that the first shard has written.
+        """Return the decisions that all shards use at a position: those of the first shard that wrote any.
 
-        If no shard has, write `found`, the decisions of this shard.
+        If no shard has, write and return `found`, the decisions of this shard.
 
         Raises:
             CheckpointError: the folder cannot be written or read, or the file is damaged.

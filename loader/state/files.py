@@ -1,7 +1,7 @@
 """The files of a checkpoint: one for each process, with the names that Grain uses.
 
-In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the processes of JAX, if
-it is imported. Out: bytes.
+In: a folder, as a path object that has `/`, `exists`, `read_bytes` and `write_bytes`; and index and number of
+this JAX process, if JAX is imported. Out: bytes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder: `process_0-of-1.json`, if JAX has only one process."""
+    """Return the path of this process's file in a folder, such as `process_0-of-1.json` if JAX has one process or is not used.
+    """
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 
 
 def with_state(item: Any) -> Any:
-    """Return the object to be saved or restored, after checking that it has a state.
+    """Return the object itself, after checking that it has a state (a method `get_state`).
 
     Raises:
-        TypeError: the object has no state.
+        TypeError: it has none. The message says what to pass instead.
     """
     if not hasattr(item, "get_state"):
         remedy = (
@@ -41,10 +42,10 @@ def with_state(item: Any) -> Any:
 
 
 def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
-    """Move an iterator to the saved position, and begin to prefetch there.
+    """Move an iterator to the position saved in a folder, and begin to prefetch there.
 
-    A process that finds its own file restores from it. If another number of processes saved the
-    checkpoint, or if the order of records has changed since, the files of all processes are read.
+    A process reads only its own file if it can. If another number of processes saved the
+    checkpoint, or if the order of records has changed since, it reads the files of all processes.
 
     Args:
         folder: folder with the files.
@@ -68,11 +69,11 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from `own`, the file of this process; if all shards' states are needed, from all files in the folder.
+    """Restore from this process's file; if the states of all shards are needed, from all files in the folder.
 
     Args:
         folder: folder with the files.
-        own: path of the file.
+        own: path of this process's file.
         iterator: iterator to move.
         strict: False accepts states of another source, sampler or other operations.
 
@@ -90,9 +91,9 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 
 
 def as_said(strict: bool) -> dict[str, bool]:
-    """Return the arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
+    """Return the keyword arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
 
-    So an iterator whose `set_state` has no such argument can be restored strictly.
+    Because of {}, an iterator whose `set_state` has no argument `strict` can be restored, too.
     """
     return {} if strict else {"strict": False}
 
@@ -134,8 +135,11 @@ def to_bytes(state: Any) -> bytes:
 def from_bytes(content: bytes, iterator: Any) -> Any:
     """Convert bytes that `to_bytes` made back to a state of the iterator.
 
+    Returns:
+        A dict if the iterator's states are dicts; else the bytes.
+
     Raises:
-        CheckpointError: the bytes are not JSON, but the iterator's states are dicts.
+        CheckpointError: the iterator's states are dicts, but the bytes are not JSON.
     """
     if not isinstance(iterator.get_state(), dict):
         return content
@@ -146,13 +150,23 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:
-    """Convert an OSError to a CheckpointError that names the file that cannot be read, and why."""
+    """Return a CheckpointError that says which file cannot be read, and why.
+
+    Args:
+        path: path to name if the error names none.
+        error: the error of the operating system.
+    """
     place = error.filename or path
     return CheckpointError(f"{place} cannot be read: {error.strerror or error}. Pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:
-    """Wait until the folder exists, then write the state to this process's file."""
+    """Wait until the folder exists, then write the state to this process's file.
+
+    Args:
+        folder_to_come: object of Orbax with `await_creation()`, which waits and returns the folder.
+        state: the state, as bytes or a dict.
+    """
     import asyncio  # which takes longer than the rest of this package
 
     content = to_bytes(state)  # now: a dict may change

@@ -1,6 +1,6 @@
-"""Detect appended records, and switch a pipeline to the new generation (version of the source's files).
+"""Detect records that were appended to a source during a run, and switch the run to them.
 
-In: a pipeline, and the place where a run continues. Out: the position up to which its order is final;
+In: a pipeline, and the place where a run continues. Out: the position up to which its order cannot change;
 if the order changes there, the pipeline and the state with which the run continues.
 """
 
@@ -36,13 +36,13 @@ from .schema import LoaderState
 
 _LOGGER = logging.getLogger("headrace")
 
-# Chosen: a listing of a folder costs a hundredth of it.
+# Chosen so that listing a folder takes about a hundredth of the pause.
 PAUSE_SECONDS = 0.2
 """Seconds between two checks while a run waits for records."""
 
 
 class WaitNotice:
-    """Logs once in a run that the run waits for records."""
+    """Logs, once in a run, that the run waits for more records."""
 
     def __init__(self) -> None:
         self._said = False
@@ -50,12 +50,14 @@ class WaitNotice:
     def say(self, records: int, source: Any) -> None:
         """Log, at the first call only, that the run waits for more records of a source.
 
-        All of its `records` records were read, and its writer is still at work or was killed.
+        Args:
+            records: number of records of the source, all of which were read.
+            source: the source. Its writer is still at work, or was killed.
         """
         if not self._said:
             _LOGGER.info(
-                "waiting for more records: all %d of %s were read, and what writes there has not come to its end; if it does "
-                "not run, begin the same again",
+                "waiting for more records: all %d records of %s were read, and their writer has not finished. If the writer "
+                "is not running, start it again.",
                 records,
                 short_repr(source),
             )
@@ -63,11 +65,11 @@ class WaitNotice:
 
 
 class OrderChangedError(Exception):
-    """Raised when the order of a run changes at a position. The iterator catches it.
+    """Raised if appended records change the order of a run at a position. The iterator catches it, and switches the order.
 
     Attributes:
-        position: first global position with the new order.
-        news: for each source with more records, by name, the decision which generation to read.
+        position: first global position (counted over all shards) with the new order.
+        news: for each source with appended records, by name: the decision which version of its files to read.
     """
 
     def __init__(self, position: int, news: Decisions) -> None:
@@ -76,10 +78,10 @@ class OrderChangedError(Exception):
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
-    """Return the pipeline and the state with which a run continues after its order has changed.
+    """Return the pipeline and the state with which a run continues after appended records have changed its order.
 
     Args:
-        loaders: pipeline as its loader made it.
+        loaders: the pipeline as the program built it, before any state was applied.
         state: state of the user's position.
         change: the position of the change, and the generations (versions of the source's files) to
             read from there on.
@@ -97,9 +99,12 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
 
 
 def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
-    """Return a mix whose parts have more records from the position of a change on.
+    """Return a mix in which some parts get appended records from the position of a change on.
 
-    `saved` is the fingerprint of the run's mix.
+    Args:
+        mix: the mix over the new versions of the sources.
+        saved: fingerprint of the run's mix before the change.
+        change: the position of the change, and the names of these parts.
     """
     counts, parts = mix.going_on(saved, change.position, False).part_records(change.position), {}
     for name, found in change.news.items():
@@ -110,25 +115,25 @@ def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Return the object that checks for appended records; None if no records are added during a run.
+    """Return the object that checks for appended records during a run; None if the loader does not ask for such checks.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
         notice: logs once that the run waits.
-        begin: position of the last change of the order in this run. Earlier checks are not repeated.
+        begin: position of the last change of the order in this run. Checks before it are not repeated.
     """
     growth = pipeline.leaves[0].growth
     return None if growth is None else Lookout(pipeline, state, growth, notice, begin)
 
 
 class Lookout:
-    """Check a growing source for appended records at certain positions. Between checks, the order is final.
+    """Checks a growing source for appended records at certain positions. Between two checks, the order cannot change.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
-        growth: the user's options.
+        growth: the user's options for growing sources.
         notice: logs once that the run waits.
         begin: position of the last change of the order in this run.
     """
@@ -151,7 +156,10 @@ class Lookout:
 
     @property
     def stop(self) -> int | None:
-        """Local position of the next check, up to which the order is final; None if there are no more checks."""
+        """Position in this shard's order of the next check for appended records; None if there are no more checks.
+
+        Up to it, the order cannot change.
+        """
         look = self._looks.position
         if self._is_final or look is None:
             return None
@@ -163,14 +171,13 @@ class Lookout:
         """Make the next check for appended records, and move `stop` to the check after it (None after the last check).
 
         Args:
-            wait: True: the user has reached the position of the check. If all records were read and a
-                writer is still at work, the check is repeated until there are more records or the
-                writer has ended. False: do not wait.
+            wait: True if the user has reached the position of the check. If all records were read and a
+                writer is still at work, the check is then repeated until there are more records or the
+                writer has ended. If False, this function does not wait.
 
         Returns:
-            True if the check was made, and the order stays as it is. If `wait` is True, the result is
-            always True. If `wait` is False, the result is False in two cases: the position of the check
-            comes after the position at which the run began; or all records were read, and a writer is
+            True if the check was made and found no change of the order. False, only possible with `wait=False`, if the
+            check was not made: because its position is not yet read, or because all records were read, and a writer is
             still at work.
 
         Raises:
@@ -199,7 +206,7 @@ class Lookout:
         Args:
             look: position of the check.
             name: name of the part of a mix; "" for a single source.
-            found: the decision.
+            found: the decision which version of its files to read.
         """
         order, index = self._orders[name], self._looks.index(name, look)
         if index == 0 and not order.changes:
@@ -211,9 +218,9 @@ class Lookout:
     def _found(self, look: int, wait: bool) -> Decisions | None:
         """Return the decisions for the check at position `look`, by name of the source.
 
-        If a shard has decided before, its decisions are read from the log. Otherwise the sources are
+        If another shard has already decided, its decisions are read from the log. Otherwise the sources are
         checked, and the decisions are logged. If all records were read and a writer is still at work,
-        the check is repeated until there is a decision; with `wait` = False, the result is None.
+        the check is repeated until there is a decision; with `wait=False`, the result is None instead.
 
         Raises:
             CheckpointError: the log cannot be read or written.
@@ -231,15 +238,16 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source for appended records; decide which generation (version of its files) is read, and in which epoch.
-
-        The result is None if an epoch ends at this check, the source's writer is still at work, and
-        it has appended nothing. This is logged once in a run.
+        """Check one source for appended records; decide which generation (version of its files) is read, from which epoch on.
 
         Args:
             name: name of the part of a mix; "" for a single source.
             ends: True if an epoch ends at this check.
             look: position of the check.
+
+        Returns:
+            The decision; or None if an epoch ends at this check, the source's writer is still at work, and it has
+            appended nothing. Then a message is logged, once in a run.
         """
         source, order = self._sources[name], self._orders[name]
         complete = source.complete
@@ -255,9 +263,13 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if records joined an epoch, which ends at position `look`, while the source's writer was at work.
+        """Return True if the source's writer was still at work when the epoch that ends at position `look` got its records.
 
         The writer may have ended since then. Its last records belong to this epoch, too.
+
+        Args:
+            name: name of the part of a mix; "" for a single source.
+            look: position of the check.
         """
         source, order = self._sources[name], self._orders[name]
         if source.generation_complete(order.generation):
@@ -267,10 +279,11 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline over the generation (version of the source's files) that all shards read in an epoch.
+    """Return the pipeline over the version (generation) of the source's files that all shards read in an epoch.
 
-    It is for loops per epoch. The shard that begins the epoch first decides the generation, and writes it
-    to the log. If no records are appended, the pipeline is unchanged.
+    It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the newest version, and
+    writes it to the log; the others read the log. The pipeline is unchanged if the loader does not look for appended
+    records.
 
     Raises:
         CheckpointError: the log cannot be read or written.
@@ -287,12 +300,12 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
-    """Return the log of the decisions about appended records; None for a single shard without a log.
+    """Return the log of the decisions about appended records; None if there is a single shard and the user gave no log.
 
     Args:
         pipeline: pipeline of the run.
-        growth: the user's options, perhaps with the folder of the log.
-        *loop: "epochs" for loops per epoch, which have a log of their own; none for `iter(loader)`.
+        growth: the user's options for growing sources, with the folder of the log, if the user gave one.
+        *loop: "epochs" for loops over `loader.epochs()`, which have a log of their own; nothing for `iter(loader)`.
     """
     leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:

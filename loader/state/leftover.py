@@ -1,8 +1,8 @@
-"""Leftovers: windows, or batches split into elements, that a shard of an earlier run had delivered in part.
+"""Leftovers: windows, or batches split into elements, that a shard of an earlier run had delivered only in part.
 
-In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers,
-which one of the new shards makes again to deliver the rest. The end of a window of records is
-computed. A window of rows is read to its end.
+In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers: one of the
+new shards makes each of them again, and delivers the rest. The end of a window of records is
+computed. A window of rows (results of earlier operations) is run to find its end.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from ..stream.rows import Rows
 from .schema import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
-"""Function that runs a pipeline from a cursor on. It yields elements, each with its rows and its index there.
+"""Function that runs a pipeline from a cursor (place in the stream) on.
 
-A cursor is a place in the stream.
+It yields, for each element: the element, the `Rows` object that contains it, and its index in these rows.
 """
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Return the cursor (place in the stream) from which any shard can continue after a shard has stopped.
 
-    Work that the shard had delivered in part becomes a `Leftover` in the cursor. Also used if the
+    Work that the shard had delivered in part becomes a `Leftover` in the cursor. It is also used if the
     same shard continues with another mix.
 
     Args:
-        loaders: pipeline as its loader made it.
+        loaders: the new pipeline, as the program built it, before any state is applied.
         state: state of the shard.
-        run: function that runs a pipeline. It is used to find the end of a window of rows, if the shard
-            stopped inside one.
+        run: function that runs a pipeline (see `Run`). It is called only if the shard stopped inside a window of
+            rows, to find the end of the window.
         mix: the earlier mix as JSON text, if the mix has changed; else "".
 
     Raises:
@@ -77,16 +77,17 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run: Run) -> list[LoaderState]:
-    """Return states that can continue in a changed order. Begun windows that need the earlier order become leftovers.
+    """Return states that can continue in a changed order. Half delivered windows that need the earlier order become leftovers.
 
-    A leftover (rest of an earlier shard's work) is made with the earlier order. Other begun windows have the
-    same records in both orders, except a window that the end of the earlier order cut short.
+    Half delivered windows have the same records in both orders, and stay as they are, with two exceptions, which become
+    leftovers: windows of rows (results of earlier operations), and a window that the end of the earlier order cut
+    short.
 
     Args:
         former: pipeline with the earlier order.
         states: states of the run.
-        length: number of positions of the earlier order.
-        run: function that runs a pipeline. It is used to find the end of a window of rows.
+        length: number of positions of the earlier order, on all shards together.
+        run: function that runs a pipeline (see `Run`), to find the end of a window of rows.
     """
     return [
         dataclasses.replace(state, cursor=split_leftover(former, state, run))
@@ -97,9 +98,11 @@ def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run:
 
 
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
-    """Return True if a state was saved inside a window of rows, or inside a window that the end of the order cut short.
+    """Return True if a half delivered window of a state must be finished with the earlier order.
 
-    `length` is the number of positions of the earlier order.
+    That is so for a window of rows (results of earlier operations), and for a window that the end of the earlier order
+    cut
+    short. `length` is the number of positions of that order.
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
@@ -108,12 +111,12 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Run a leftover (the rest of an earlier shard's work) and drop its rows, so that an error in it is raised now.
+    """Run a leftover (unfinished work of an earlier shard) to its end and drop its rows, so that its errors are raised now.
 
     Args:
-        loaders: pipeline as its loader made it.
+        loaders: the new pipeline, as the program built it, before any state is applied.
         rest: the leftover.
-        run: function that runs a pipeline.
+        run: function that runs a pipeline (see `Run`).
     """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
@@ -122,13 +125,13 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor (place in the stream) after a group of inputs that was delivered in part.
+    """Return the cursor (place in the stream) at the end of a batch or window that was delivered in part.
 
     Args:
-        former: pipeline of the shard that had begun the group.
-        part: part of the pipeline that ends with the stage of the group.
-        cursor: cursor of this part, inside the group.
-        run: function that runs a pipeline, to find the end of a group of rows.
+        former: pipeline of the shard that had begun it.
+        part: section of that pipeline up to the operations that make the batch or window.
+        cursor: cursor of this section, inside the batch or window.
+        run: function that runs a pipeline (see `Run`). It is used if the window is made of rows, not records.
     """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -141,10 +144,17 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 
 
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
-    """Run a part of a pipeline to the end of the window in which its cursor lies.
+    """Run a section of a pipeline to the end of the window in which its cursor (place in the stream) lies.
 
-    Yields, for each element, a set of rows and the element's index in it. `former` is the pipeline of
-    the shard that had begun the window; `part` ends with the stage of the window.
+    Args:
+        former: pipeline of the shard that had begun the window.
+        part: section of that pipeline up to the operations that make the window.
+        cursor: cursor of this section, inside the window.
+        run: function that runs a pipeline (see `Run`).
+
+    Yields:
+        For each element of the window that is not yet delivered: the `Rows` object that contains it, and its index
+            there.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -154,9 +164,12 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline of a shard that reads, of each leaf (source with its sampler), what earlier runs did not read.
+    """Return the pipeline of a shard in which each source is read only as far as earlier runs did not read it.
 
-    `lineages` are the histories of these runs, one for each leaf; `shard` is the shard.
+    Args:
+        pipeline: pipeline that reads everything.
+        lineages: for each leaf (source with its sampler), the history of earlier runs on other numbers of shards.
+        shard: the shard.
 
     Raises:
         CheckpointError: there are not as many histories as leaves, or a history does not fit the
@@ -186,7 +199,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a cursor (place in the stream) is after the end of a part of the pipeline, or does not fit it."""
+    """Return True if a cursor (place in the stream) lies after the end of a section of a pipeline, or has another form."""
     ends = [leaf.total for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
@@ -195,11 +208,11 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Add to a pipeline the shards of the earlier run that are needed to make leftovers (rests of earlier shards' work).
+    """Add the shards of earlier runs to a pipeline that are needed to finish leftovers (unfinished work of such shards).
 
     Args:
-        loaders: pipeline as its loader made it.
-        pipeline: pipeline to which they are added.
+        loaders: the new pipeline, as the program built it, before any state is applied.
+        pipeline: pipeline to which the shards are added.
         unfinished: the leftovers.
 
     Raises:
@@ -228,18 +241,16 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the part of the pipeline that makes a leftover; None if the pipeline has no such part.
-
-    A leftover is the rest of an earlier shard's work.
-    """
+    """Return the section of the pipeline that makes a leftover (unfinished work of an earlier shard); None if there is none."""
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return, for each operation that takes several inputs, True if its batch or window was delivered in part.
+    """Return a bool for each operation that takes several inputs: True if one of its batches or windows was delivered in part.
 
-    That is so at the state's place, or in one of its leftovers. A change of the operation's size would
-    then repeat or lose elements.
+    The size of such an operation must not change, because elements would then be repeated or lost. The state's place
+    and
+    its leftovers (unfinished work of earlier shards) count.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
@@ -250,6 +261,8 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     """Check that batches and windows that were delivered in part have the same size in the pipeline as in the state.
+
+    If the pipeline's operations differ from the state's, nothing is checked here.
 
     Raises:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
@@ -271,10 +284,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state with its values rearranged to the stages (operations that run in one task) of this pipeline.
+    """Return the state with one entry for each stage of this pipeline; None if the pipeline has other stages than the state.
 
-    If datasets of the uppermost mix were added or removed, only the stages after the mix are compared. The result is
-    None if the pipeline has other stages than the state.
+    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix were added or
+    removed, only the stages after the mix are compared; the entries of the others are 0.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
@@ -288,7 +301,7 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
-    """Return the sampler whose length is the number of positions of all shards of a run.
+    """Return a sampler whose length is the number of positions of all shards of a run together.
 
     Args:
         sampler: the user's sampler.
@@ -298,13 +311,13 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
 
     Returns:
         `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the
-        positions that shards of equal length drop.
+        positions at the end that are dropped if shards must be equally long.
     """
     return order if order_shards else sampler.with_shard_options(NoSharding())
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order that a shard reads.
+    """Return the order that a shard reads, a sampler.
 
     Args:
         sampler: the user's sampler.
@@ -313,7 +326,7 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
             such order; else 0.
 
     Raises:
-        CheckpointError: the sampler cannot have this number of own orders, so the state is damaged.
+        CheckpointError: the sampler cannot give that many shards an order of their own, so the state is damaged.
     """
     try:
         return order_of(sampler, shard, order_shards)

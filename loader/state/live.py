@@ -1,11 +1,11 @@
 """Change the weights, the omitted records or the batch size during a run.
 
-In: the user's position, what is to change, and the step from which on. Out: a change; and the
+In: the user's position, what to change, and the first step with the change. Out: the change as an object; and the
 pipeline with this change.
 
-Weights of a mix change at a position, so the order contains the change from the call on. Any other
-change is made when the iterator comes to the step: it resumes its own run from there, as a program
-with the change would.
+New weights of a mix are written into the order at once, with the position at which they begin. Any other
+change is made when the iterator reaches its step: the iterator then takes its own state, and resumes from it with the
+changed pipeline, as a new program would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class WeightsChange(NamedTuple):
-    """Other weights of a mix.
+    """A change of the weights of a mix.
 
     Attributes:
         position: first global position (counted over all shards) at which they are used.
@@ -43,27 +43,30 @@ class WeightsChange(NamedTuple):
     weights: Any
 
     def replaces(self, other: Change) -> bool:
-        """Return True if the other change has no effect after this change."""
+        """Return True if another change, which was made earlier, no longer has an effect.
+
+        That is so if the other change is one of weights, too, and does not begin before this one.
+        """
         return isinstance(other, WeightsChange) and other.position >= self.position
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order, and so a state, has the change from the call on."""
+        """True: the order, and so each state, contains the change as soon as the user has asked for it."""
         return True
 
 
 def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahead: int = 0) -> WeightsChange:
-    """Return the change of weights that begins with a step.
+    """Return a change of the weights of a mix, which begins at a step.
 
     Args:
         here: the user's position.
         weights: a dict by name of the part, or a list of numbers.
-        at_step: number of the first step with these weights; None for the first one that is possible.
-        ahead: number of steps that may have been read already.
+        at_step: number of the first step with these weights; None for the first step that is possible.
+        ahead: number of steps after the user's position that may have been read already.
 
     Raises:
-        TypeError: the pipeline has no mix, or its parts grow during the run, or shards reach a step
-            at different positions.
+        TypeError: the pipeline has no mix; steps differ in their number of records; or records are appended during the
+            run.
         ValueError: the step is too early, after the end, or inside a global batch that was divided
             by cost; or the weights are outside their range.
     """
@@ -86,7 +89,12 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
 
 
 def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
-    """Return the step of a change: `at_step`, or the first possible step if `at_step` is None.
+    """Return the step at which a change begins: `at_step`, or the first possible step if `at_step` is None.
+
+    Args:
+        here: the user's position.
+        at_step: number of a step, or None.
+        ahead: number of steps after the user's position that may have been read already.
 
     Raises:
         TypeError: `at_step` is not an int.
@@ -104,16 +112,16 @@ def _position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
     Raises:
-        ValueError: some shards read there the positions that earlier runs did not read; the step is
-            after the end; or it is inside a block of records that were divided by cost.
+        ValueError: at this step, shards still read what a run on another number of shards has left; the step is
+            after the end; or it is inside a block of records that were divided among shards by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
     local = here.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
     index, (dense, offset) = local * leaf.shard.shard_count, leaf.lineage.dense_from
     if index < dense or leaf.lineage.within_shard:
         raise ValueError(
-            f"at_step={step} is too early: its records were left by a run on another number of shards, in their "
-            f"former order. Pass {step + -(-(dense - index) // (leaf.shard.shard_count * unit))} or more."
+            f"at_step={step} is too early: its records are the rest of a run on another number of shards, whose "
+            f"order cannot change. Pass {step + -(-(dense - index) // (leaf.shard.shard_count * unit))} or more."
         )
     position = index + offset
     if position >= len(leaf.sampler.with_shard_options(NoSharding())):
@@ -128,7 +136,7 @@ def _position_of(here: StreamPosition, step: int) -> int:
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
-    """Return the pipeline of a run whose weights change."""
+    """Return the pipeline of a run with the changed weights of its mix."""
     sampler = _mix_of(pipeline).with_weights(change.weights, change.position)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 
@@ -138,7 +146,7 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position whose state contains these changes of a mix."""
+    """Return a position whose state contains the changes of weights among `changes`; other changes are ignored."""
     for change in changes:
         if isinstance(change, WeightsChange) and change.position not in dict(
             map(tuple, _mix_of(here.pipeline).changes)
@@ -148,11 +156,11 @@ def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPositio
 
 
 class ProgramChange(NamedTuple):
-    """A change of the pipeline that the program describes; an iterator makes it when it comes to a step.
+    """A change of omitted records, batch size or weights of records, which an iterator makes when it reaches a step.
 
     Attributes:
         step: number of the first element that is made after the change.
-        described: function of a pipeline as its loader made it, which returns the changed pipeline.
+        described: function that takes a pipeline, as the program built it, and returns the changed pipeline.
         reorders: True if the order of records changes.
     """
 
@@ -165,7 +173,7 @@ class ProgramChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """False: the iterator makes the change when it comes to the step."""
+        """False: the iterator makes the change only when it reaches the step."""
         return False
 
 
@@ -181,20 +189,20 @@ def change_of(
     at_step: int | None = None,
     ahead: int = 0,
 ) -> Change:
-    """Check the arguments of `DataLoaderIterator.change`, and return the change.
+    """Check the arguments of `DataLoaderIterator.change`, and return the change as an object.
 
     Args:
         here: the user's position.
-        loaders: the pipeline as its loader made it, after all changes so far.
-        weights: other weights of a mix or a `WeightedSampler`; None for the same.
-        omit: records to omit as well; None for no other.
-        batch_size: another batch size; None for the same.
+        loaders: the pipeline as the program built it, with all changes so far.
+        weights: new weights of a mix or a `WeightedSampler`; None to keep them.
+        omit: records to omit in addition; None to keep what is omitted.
+        batch_size: new batch size; None to keep it.
         at_step: number of the first step after the change; None for the first one that is possible.
-        ahead: number of steps that may have been read already.
+        ahead: number of steps after the user's position that may have been read already.
 
     Raises:
         TypeError: not exactly one of `weights`, `omit` and `batch_size` is given, or the pipeline
-            cannot be changed so.
+            cannot be changed in this way.
         ValueError: the step is too early, or a value is outside its range.
     """
     wanted = {"weights": weights, "omit": omit, "batch_size": batch_size}
@@ -214,7 +222,11 @@ def change_of(
 
 
 def _check_changeable(loaders: Pipeline, name: str) -> None:
-    """Check that this argument of `change` can be used with a pipeline.
+    """Check that an argument of `DataLoaderIterator.change` can be used with a pipeline.
+
+    Args:
+        loaders: the pipeline.
+        name: "weights" (of a `WeightedSampler`), "omit" or "batch_size".
 
     Raises:
         TypeError: it cannot be used.
@@ -269,13 +281,13 @@ _DESCRIBED = {"weights": _with_weights, "omit": _with_omitted, "batch_size": _wi
 
 
 def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: Run) -> Resumed:
-    """Resume a run from its own position under a changed description. All shards are at the same step.
+    """Resume a run at its own position with a changed pipeline. All shards must be at the same step if the order changes.
 
     Args:
         change: the change.
-        loaders: pipeline as its loader made it.
+        loaders: the pipeline as the program built it, before this change.
         here: state at the user's position.
-        run: function that runs a pipeline.
+        run: function that runs a pipeline (see `Run`).
 
     Raises:
         ValueError: the run cannot be changed at this position.
@@ -292,10 +304,10 @@ def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: 
 
 
 class ProgramChanges:
-    """The changes of the program that an iterator has made, and the changes that it will make.
+    """The changes of omitted records, batch size or weights of records: those that an iterator has made, and those to come.
 
     Attributes:
-        waiting: changes of later steps, sorted by step.
+        waiting: changes whose step is still to come, sorted by step.
     """
 
     def __init__(self) -> None:
@@ -303,7 +315,7 @@ class ProgramChanges:
         self._made: list[tuple[ProgramChange, Pipeline]] = []  # each with the pipeline as its loader made it before
 
     def add(self, change: ProgramChange) -> None:
-        """Add a change that waits for its step."""
+        """Add a change that the iterator makes when it reaches the change's step."""
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
     def latest(self, loaders: Pipeline) -> Pipeline:
@@ -311,17 +323,24 @@ class ProgramChanges:
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:
-        """Remove and return the next change if its step has come; None if there is none."""
+        """Remove and return the next waiting change if its step has come; return None if its step has not, or if none waits."""
         return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
 
     def made(self, change: ProgramChange, before: Pipeline) -> None:
-        """Note that a change was made; `before` is the pipeline, as its loader made it, without the change."""
+        """Remember that a change was made. `before` is the pipeline, as the program built it, without the change."""
         self._made.append((change, before))
 
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
-        """Return the pipeline, as its loader made it, that ran at an earlier step.
+        """Undo the changes at `step` and at later steps, for an iterator that moves back to `step`.
 
-        Changes at `step` and at later steps are undone, and wait until the iterator comes to their steps again.
+        They wait again until the iterator reaches their steps.
+
+        Args:
+            step: the earlier step.
+            loaders: the pipeline with all changes that were made.
+
+        Returns:
+            The pipeline without them.
         """
         while self._made and self._made[-1][0].step >= step:
             change, loaders = self._made.pop()

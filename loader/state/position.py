@@ -1,8 +1,8 @@
-"""The position of an iterator, which is cheap to take; and the methods that iterators, feeders and epochs share.
+"""The position of an iterator in its stream; and the methods that iterators, feeders and epochs have in common.
 
-In: what the iterator delivered last. Out: the cursor (a place in the stream) after it, its state
-and its records, computed only when the caller asks for them. A device feeder takes a position for every batch. Any
-thread may use one, because it does not change.
+In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the state
+and the records, computed only when the caller asks for them. So taking a position is cheap: a device feeder takes one
+for every batch. A position does not change, so any thread may use it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class StreamPosition(NamedTuple):
 
     Attributes:
         pipeline: the pipeline that runs, as it was resumed.
-        skipped: steps that the run skips on purpose.
-        start: place at which the iterator began or to which it was set.
-        run: consecutive rows, one of which is the element delivered last; None if nothing was
+        skipped: steps that the run skips because the user asked for it.
+        start: cursor (place in the stream) at which the iterator began or to which it was set.
+        run: `Rows` object that contains the element delivered last; None if nothing was
             delivered since the start.
         row: index of that element in `run`.
         step: number of elements delivered or skipped by `skip()`, in all runs.
@@ -153,13 +153,12 @@ class Resumable:
         raise NotImplementedError
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
-        """Continue a run that had another number of shards.
+        """Continue a run that had another number of shards, from the states of all its shards.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard, if all were at the same
-                step.
+            equal_steps: True allows a list with the state of a single shard, if all shards were at the same step.
 
         Raises:
             CheckpointError: a state is missing or damaged, or belongs to another pipeline.
@@ -167,7 +166,7 @@ class Resumable:
         raise NotImplementedError
 
     def start_prefetch(self) -> None:
-        """Start workers and reading now instead of at the first `next`."""
+        """Start workers and reading now instead of at the first `next`, so that the first element comes sooner."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -175,20 +174,24 @@ class Resumable:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as a dict of plain values, as PyTorch users expect."""
+        """Return the state as a dict of plain JSON values, the method that PyTorch's tools call."""
         state = self.get_state()
         return state if isinstance(state, dict) else dict(json.loads(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`. Raises CheckpointError if it does not fit this object."""
+        """Move to the position saved by `state_dict`.
+
+        Raises:
+            CheckpointError: the state is damaged, or belongs to another pipeline.
+        """
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the current state, and return an awaitable that writes it to a folder (protocol of Orbax)."""
+        """Take the current state, and return an awaitable that writes it to a folder. Orbax calls this method."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores from a folder and begins to prefetch (protocol of Orbax)."""
+        """Return an awaitable that restores the position from a folder and begins to prefetch. Orbax calls this method."""
         return restore_later(directory, self)
 
     def __enter__(self) -> Self:
@@ -212,7 +215,10 @@ class StreamPositionAPI(Resumable):
     def here(self) -> StreamPosition:
         """Return the user's position, for tools.
 
-        Takes less than a microsecond. Raises TypeError if there is no loader.
+        Takes less than a microsecond.
+
+        Raises:
+            TypeError: a feeder reads from something other than a `DataLoader`.
         """
         raise NotImplementedError
 
@@ -223,7 +229,8 @@ class StreamPositionAPI(Resumable):
     def __len__(self) -> int:
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        After `set_states` from other shards, only the elements that these shards did not deliver are
+        After `set_states` with the states of another number of shards, only the elements that those shards did not
+        deliver are
         counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because
         that depends on other processes.
 
@@ -234,16 +241,16 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before the next one; the step, if `len()` is unknown.
+        """Number of elements before the next one, out of those that `len()` counts; the step, if `len()` is unknown.
 
         Raises:
-            TypeError: it is unknown, because a feeder reads from something other than a loader.
+            TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.
         """
         return self.here().passed
 
     @property
     def ended(self) -> bool:
-        """Return True once `next` has reported the end of the stream."""
+        """True if `next` has reported the end of the stream."""
         return self._ended
 
     def __bool__(self) -> bool:
@@ -270,7 +277,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """For each part of a mix, the epoch, from 0, of its record that was delivered last by any shard.
+        """For each part (dataset) of a mix, the epoch, from 0, of the part's record that any shard delivered last.
 
         Between rows of one window of a `Pack`, it is the epoch of the window's first record.
 
@@ -289,7 +296,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_records(self) -> dict[str, int]:
-        """For each part of a mix, the number of its records delivered so far, in all runs and by all shards.
+        """For each part (dataset) of a mix, the number of its records delivered so far, in all runs and by all shards.
 
         Raises:
             AttributeError: the loader is not a mix.
@@ -305,10 +312,11 @@ class StreamPositionAPI(Resumable):
         return self.here().part_records
 
     def last_records(self) -> Any:
-        """Return the keys `int64[records]` of the records in the last element, each once, in the order of the stream.
+        """Return the keys `int64[records]` of the records in the element delivered last, each once, in the order of the stream.
 
-        For joined datasets, a dict of such arrays, by the datasets' names or indices. Nothing is
-        recorded for it while the loop runs. Records that a filter dropped are not included.
+        A key is the index of a record in its source. For joined datasets, the result is a dict of such arrays, by the
+        datasets' names or indices. Records that a filter dropped are not included. The keys are computed when this is
+        called, so it costs nothing while the loop runs.
 
         Raises:
             ValueError: no element was delivered since the start or the last `set_state`.
@@ -321,10 +329,14 @@ class StreamPositionAPI(Resumable):
         return self.here().last_records()
 
     def records_at(self, step: int) -> Any:
-        """Return the record keys `int64[records in the element]` of a step that is still to come.
+        """Return the keys `int64[records in the element]` of the records of a step that is still to come.
 
-        Like `DataLoader.records_at`, but also right if the number of shards or the batch size has
-        changed, or if steps are skipped.
+        A key is the index of a record in its source. Unlike `DataLoader.records_at`, it is also right if the number of
+        shards
+        or the batch size has changed, or if steps are skipped.
+
+        Args:
+            step: number of the step, from 0; not less than the iterator's `step`.
 
         Raises:
             TypeError: an operation decides which records are in an element; or `step` is not an

@@ -1,6 +1,6 @@
-"""Check that a run may resume with more records, with omitted records, or with another mix.
+"""Check whether a run may resume with more records, with omitted records, or with another mix.
 
-In: pipelines in the form to resume, and states. Out: facts; a `CheckpointError` if the run cannot
+In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if the run cannot
 resume.
 """
 
@@ -29,15 +29,14 @@ from ..plan.pipeline import Pipeline
 from .schema import LivingPlace, LoaderState
 
 MOST_CHECKED = 1 << 22
-"""Largest number of positions that are checked for one shard; if shards are further apart, resuming fails."""
+"""Largest number of positions checked for one shard. If shards have read that much more or less than others, resuming fails."""
 
 
 def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSampler | None:
     """Return a sampler as a `ChangingSampler`, if the records of its order have changed or may change; else None.
 
-    It is returned as it is if it is a `ChangingSampler`. Another sampler becomes one, if the sampler saved
-    in the state has a history of changes, and the current sampler can change. None without a saved
-    sampler.
+    A `ChangingSampler` is returned without changes. Another sampler is wrapped in one if the saved sampler
+    has a history of changes and the current sampler can change. Without a saved sampler, the result is None.
 
     Args:
         sampler: the current sampler.
@@ -56,11 +55,11 @@ def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSample
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that is higher the more changes the orders of a state have had.
+    """Return a number that tells which of several shards has seen most changes of the run's orders: it has the largest.
 
-    It is the number of changes plus the numbers of the generations (versions of the source's files)
-    at the beginning. Shards of a run see the same changes in the same order, but one may have seen more
-    of them than another.
+    Shards of a run see the same changes in the same order, but some may be ahead. The result is the number of changes
+    in
+    the state, plus the numbers of the generations (versions of the source's files) with which its orders begin.
     """
     orders = state.identity.every_order
     changes = [order.get(HISTORY) for order in orders]
@@ -69,10 +68,10 @@ def changes_of(state: LoaderState) -> int:
 
 
 def comes_before(until: History, history: History) -> bool:
-    """Return True if the history `until` is the beginning of `history`, or the same.
+    """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    Records that are appended before the first record is read are no change: the order then begins
-    with a later generation (a version of the source's files).
+    Records that are appended before the first record is read do not count as a change: the order then only begins
+    with a later generation (version of the source's files).
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -81,12 +80,12 @@ def comes_before(until: History, history: History) -> bool:
 
 
 def retold(states: Sequence[LoaderState], known: Identity, now: Identity) -> list[LoaderState]:
-    """Replace the identity `known` by `now` in all states that have it, and return the states."""
+    """Return the states, with the identity `now` in each state that has the identity `known`; others are returned unchanged."""
     return [dataclasses.replace(state, identity=now) if state.identity == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
-    """Check that not fewer records are omitted than before, because the program may have forgotten some.
+    """Check that at least as many records are omitted as before, because the program may have forgotten some.
 
     Args:
         before: digest of the records omitted before, which contains their number.
@@ -115,13 +114,15 @@ def _count(digest: str) -> int:
 
 
 class OneShardError(CheckpointError):
-    """Raised if all shards' states are needed, but there is only one, which cannot say where all shards may change."""
+    """Raised if a restore needs the states of all shards, but got only one, which does not tell where the other shards are."""
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Check that the states of all shards are there: the order has changed, and shards may be at different steps.
+    """Check that there is a state of every shard, because the order has changed, and shards may be at different steps.
 
-    `change` is text about the change, for the message.
+    Args:
+        states: states of one run.
+        change: text about the change, for the message.
 
     Raises:
         OneShardError: there are fewer states than the run had shards.
@@ -137,13 +138,15 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
-    """Check that no records before a change are still to be read, because a state does not keep their earlier order.
+    """Check that all shards have read all records before a change. A state cannot give them the earlier order.
+
+    It stores only a digest of the earlier order's values.
 
     Args:
         states: states of all shards.
         position: position from which the order differs.
         length: number of positions of the earlier order.
-        change: description of the change.
+        change: description of the change for the message.
 
     Raises:
         CheckpointError: a shard has not read all of its records before the position.
@@ -167,10 +170,12 @@ def length_of(sampler: VectorSampler) -> int:
 
 
 def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int) -> None:
-    """Check that all shards have already read the newly omitted records that come before a change.
+    """Check that no record that is newly omitted is still to be read before the position at which the order changes.
+
+    Such a record would be missing in one shard, although other shards have read it.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         changed: the changed order.
         states: states of all shards.
         position: position of the change.
@@ -189,7 +194,7 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             if len(late):
                 record = pipeline.leaf.describe_key(int(late[0]))
                 raise CheckpointError(
-                    f"record {record} is omitted now, but it is in a window that was begun before the checkpoint, or "
+                    f"record {record} is omitted now, but it is in a window that was only partly delivered, or "
                     "some shards have read it and others not. Restore states that all shards saved at the same step, "
                     "between two windows."
                 )
@@ -198,11 +203,11 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
 def _positions_before(
     position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
 ) -> NDArray[np.int64]:
-    """Return the global positions before `position` that a shard has not read yet.
+    """Return the global positions (counted over all shards) before `position` that a shard has not read yet.
 
     Args:
         position: a global position.
-        cursor: place of the shard.
+        cursor: the shard's place in the stream.
         shard: index of the shard, and the number of shards.
         lineage: history of earlier runs on other numbers of shards.
 
@@ -225,7 +230,7 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """Return a position of a leaf (source with its sampler) from which on no shard has read anything.
+    """Return a global position in a source's order from which on no shard has read anything.
 
     With `of_shard`, it is the position after the last position that this shard has read; another shard
     may have read later positions.
@@ -233,7 +238,7 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
     Args:
         pipeline: pipeline of the run.
         states: states of the run.
-        leaf: index of the leaf.
+        leaf: index of the source among all sources of the pipeline.
         of_shard: index of a shard; None for all shards.
     """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
@@ -246,12 +251,12 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 
 
 def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSampler) -> int:
-    """Return the number of positions of an earlier run, on all shards together.
+    """Return the number of positions of an earlier run's order, on all shards together.
 
     Args:
         states: states of the run. If they contain the number, it is returned.
         saved: fingerprint of the run's order. For a mix, the number is computed from it.
-        former: order of the run. Any other number is its length.
+        former: order of the run. In all other cases, the number is its length.
     """
     told = [state.places[0] for state in states if state.places]
     if told:
@@ -260,9 +265,9 @@ def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSa
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the `places` of a state: for each leaf that omits records, by index, the place from which on nothing is read.
+    """Return the `places` of a state: for each source that omits records, the place in its order from which on nothing is read.
 
-    A leaf is a source with its sampler.
+    The result is a dict by the index of the source among all sources of the pipeline.
     """
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}
@@ -289,7 +294,7 @@ def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) ->
     """Return the first position at which orders may change, and how many records of each order come before it.
 
     Args:
-        mix: order of the parts of a mix; None for a single source, with the name "" (`ONLY`).
+        mix: the mix whose parts the orders are; None for a single source, with the name "" (`ONLY`).
         position: first position that no shard has read.
         changed: for each order, by name, the index of its first record after its last change.
     """

@@ -1,8 +1,8 @@
-"""Decide how a pipeline resumes: from the state of its own shard, or from the states of all shards of an earlier run.
+"""Resume a pipeline from the state of its own shard, or from the states of all shards of an earlier run.
 
-In: states, and the pipeline as its loader made it. Out: the pipeline and the state to resume with;
+In: saved states, and the new pipeline. Out: the pipeline and the state to resume with;
 or a `CheckpointError` that says why that is not possible. No record is read here, except
-by the caller's `run`, to find the end of work that was interrupted.
+by the caller's function `run`, to find the end of a window that was delivered in part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Resumed(NamedTuple):
     """A run that resumes from a state.
 
     Attributes:
-        program: pipeline as its loader made it, with the records that the run has taken in.
+        program: the pipeline as the program built it, adapted to changes since the state was saved.
         pipeline: pipeline that runs.
         start: cursor (place in the stream) from which it runs.
         state: state of this shard.
@@ -57,19 +57,19 @@ def resume(
     of_all_shards: bool = False,
     equal_steps: bool = False,
 ) -> Resumed:
-    """Resume a run under a program that may describe another order than the run's.
+    """Resume a run with a program that may describe another order than the run's.
 
     Args:
-        program: pipeline as its loader made it.
-        states: the state of this shard.
+        program: the new pipeline, as the program built it, before any state is applied.
+        states: the state of this shard, in a list.
         strict: False accepts a state of another source, sampler or other operations.
-        run: function that runs a pipeline. It is used if a state is inside a window of rows.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of rows.
         of_all_shards: True if `states` has the states of all shards of a run, in any order.
-        equal_steps: True if there is the state of one shard, and all were at the same step.
+        equal_steps: True if `states` has the state of only one shard, and all shards were at the same step.
 
     Raises:
         CheckpointError: a state is missing, or is from another run or program, or the run cannot be
-            resumed under this program.
+            resumed with this program.
     """
     if equal_steps:
         states = at_equal_steps(program, states)
@@ -83,11 +83,14 @@ def resume(
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Compute the states of all shards of a run from the state of one shard. All shards were at the same step.
+    """Make the states of all shards of a run from the state of one shard. All shards must have been at the same step.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: a list with the one state.
+
+    Returns:
+        A state for each shard of the earlier run; a list with the one state if it had one shard.
 
     Raises:
         CheckpointError: there are several states; steps differ in their number of records; records
@@ -127,7 +130,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 
 
 def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions of the order of a state's run, on all shards together."""
+    """Return the number of positions, on all shards together, of the order of the run that saved a state."""
     sampler, saved = pipeline.leaf.sampler, state.identity.order
     if sampler.facts.parts and saved.get("kind") == "MixSampler":
         return former_length([state], saved, sampler)
@@ -140,10 +143,10 @@ def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
-    """Resume from a state of this shard, whose order is the pipeline's order.
+    """Resume from a state of this shard, after the pipeline was adapted to the state's order.
 
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the adapted pipeline.
         state: state of the same shard.
         strict: False accepts a state of another source, sampler or other operations.
 
@@ -182,7 +185,7 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message for a state of another pipeline. Each changed weight of a mix gets a line.
+    """Return the message of an error for a state that belongs to another pipeline. Each changed weight of a mix gets a line.
 
     Args:
         what: beginning of the sentence.
@@ -199,9 +202,9 @@ def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe the differences between a pipeline and the pipeline from which a state was saved.
+    """Describe, as a list of short texts, how a pipeline differs from the pipeline that saved a state.
 
-    A difference of batch sizes counts only for a batch that is partly delivered.
+    A difference of batch sizes counts only if the state was saved inside a batch.
     """
     saved, present = (lasting(each.identity).labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
@@ -217,12 +220,14 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
     """Return the state with which this shard resumes, from the states of all shards of an earlier run.
 
+    If the number of shards is the same as before, it is the state of this shard.
+
     Args:
-        pipeline: pipeline as its loader made it.
+        pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of the earlier run, in any order.
         strict: False accepts states of another source, sampler or other operations.
-        run: function that runs an earlier shard's pipeline. It is used to find the end of a window of
-            rows, if that shard stopped inside one.
+        run: function that runs a pipeline (see `Run`). It is called only if a shard of the earlier run stopped inside
+            a window of rows, to find the end of the window.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.
@@ -250,9 +255,9 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Divide leftovers (rests of earlier shards' work) into lists. All leftovers of a list go to the same new shard.
+    """Group leftovers (unfinished work of earlier shards) into lists. One new shard gets all leftovers of a list.
 
-    Each list has the leftovers of one former shard: a zip, for example, needs all of its inputs on one shard.
+    Each list has the leftovers of one earlier shard: a zip, for example, needs all of its inputs on one shard.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
@@ -293,14 +298,14 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """Return the history after a run with planned batches, as the order of the batches computes it.
+    """Return the history of shards after a run with planned batches (`BudgetBatch` with known lengths).
 
     Args:
-        leaf: leaf (source with its sampler) whose batches are planned.
+        leaf: source of the planned batches, with its sampler.
         before: history before the run.
         states: states of all shards of the run.
         cursors: their cursors (places in the stream).
-        number: index of the leaf.
+        number: index of the source among all sources of the pipeline.
         skipped: steps that the run skips.
 
     Raises:
@@ -364,7 +369,7 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
     """Return the ranges of local positions that the shards of a run skipped, or were to skip later.
 
-    The pipeline is aligned: each step has the same number of positions.
+    Each step of the pipeline must have the same number of positions.
 
     Args:
         states: states of all shards.

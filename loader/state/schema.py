@@ -1,7 +1,7 @@
-"""The state that a checkpoint stores.
+"""The layout of the state that a checkpoint stores.
 
 In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes (for a
-mix, some 40 for each part), and back.
+mix, some 40 more for each part), and back.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 VERSION = 1
 
 CHECKSUM = "checksum"
-"""Name of the checksum in a state."""
+"""Key of the checksum in a state."""
 
 MAX_STEP = 1 << 62
-"""Limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
+"""Upper limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
 
 
 class LivingPlace(NamedTuple):
-    """A position of an order that omits records, and the corresponding place if omitted records are counted too.
+    """The first unread position of an order that omits records, counted without and with the omitted records.
 
-    With the place, a run that omits other records can continue there.
+    With the second count, a run that omits other records can continue there.
 
     Attributes:
-        position: first position, not counting omitted records, that no shard has read.
+        position: the position, not counting omitted records. No shard has read it or a later one.
         place: the same position if omitted records are counted. For a mix, a dict of such numbers by
             name, for the parts that omit records; a single source has the name "" (`ONLY`).
         length: number of positions of all shards together; None for an endless order.
@@ -49,7 +49,7 @@ class LivingPlace(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """The place as plain JSON values."""
+        """The values of this object as a list of plain JSON values."""
         place = self.place.get(ONLY, self.place)
         return [self.position, place] if self.length is None else [self.position, place, self.length]
 
@@ -68,7 +68,7 @@ class LoaderState:
         identity: identity of sources, orders, joins and operations.
         lineages: for each leaf (source with its sampler), the history of earlier runs on other
             numbers of shards.
-        skipped: steps that the run skips.
+        skipped: steps that the run skips because the user asked for it.
         places: for each leaf that omits records, by the leaf's index: a place in its order from which
             on nothing has been read.
         version: version of the layout of states.
@@ -86,8 +86,8 @@ class LoaderState:
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
 
-        Fast enough to be called at every step, because values that do not change in a run are kept as
-        text.
+        It is fast enough to be called at every step, because the text of values that do not change during a run is
+        cached.
         """
         cursor, shard = self.cursor, self.shard
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
@@ -115,9 +115,12 @@ class LoaderState:
 
     @classmethod
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
-        """Read a state from `data`, the bytes that `to_json` returned.
+        """Read a state from the bytes that `to_json` returned.
 
-        If `like`, another state of the same run, has the same history of shards, that history is not parsed again.
+        Args:
+            data: the bytes.
+            like: another state of the same run. If it has the same history of shards, that history is not parsed a
+                second time.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -141,7 +144,10 @@ class LoaderState:
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
         """Read a state from the values that `to_dict` returned.
 
-        If `like` has the same history of shards, that history is not parsed again.
+        Args:
+            values: the values.
+            like: another state of the same run. If it has the same history of shards, that history is not parsed a
+                second time.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -183,7 +189,10 @@ class LoaderState:
 
 
 def parsed(states: Any) -> list[LoaderState]:
-    """Parse the states of a run.
+    """Parse the states of all shards of a run.
+
+    Args:
+        states: a list of results of `to_json`.
 
     Raises:
         CheckpointError: `states` is not a list, or one of them is not a state.
@@ -216,7 +225,7 @@ def sealed(content: bytes) -> bytes:
     """Return a state with its checksum in front. The checksum detects damage, but does not protect against intended changes.
 
     Args:
-        content: JSON as `json.dumps` writes it, with sorted keys and without spaces.
+        content: the state as JSON with sorted keys and without spaces.
 
     >>> sealed(b'{"step":3}')
     b'{"checksum":"232fcf13","step":3}'
@@ -225,7 +234,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a state without the checksum, after comparing it.
+    """Return the values of a state without the checksum, after checking that the checksum is right.
 
     Raises:
         CheckpointError: the checksum does not belong to the values.
@@ -269,7 +278,11 @@ def _refuse_grains(values: Any) -> None:
 
 @contextmanager
 def _damage(**parts: Any) -> Iterator[None]:
-    """Return a context that turns a TypeError or ValueError into a CheckpointError that shows the damaged `parts`."""
+    """Return a context in which a TypeError or ValueError becomes a CheckpointError that names the damaged `parts` of a state.
+
+    Args:
+        **parts: names and values of the entries that are read inside the context.
+    """
     try:
         yield
     except CheckpointError:
@@ -296,9 +309,12 @@ def _counts(values: Any) -> tuple[int, ...]:
 
 
 def _cursor(values: Any) -> Cursor:
-    """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any.
+    """Read a cursor (place in the stream) from JSON values.
 
-    A leaf is a source with its sampler; a stage is the operations that run together in one task.
+    Args:
+        values: a list of two or three lists: positions of the leaves (sources with their samplers); numbers of
+            delivered rows of the stages (operations that run in one task); and the progress of the joins, if there are
+            any.
 
     Raises:
         TypeError, ValueError: the values are damaged.
@@ -320,15 +336,12 @@ def _shard(values: Any) -> tuple[int, int]:
 
 
 def _place_values(cursor: Cursor) -> list[Any]:
-    """Return a cursor as plain JSON values. States of joins are left out if there are none.
-
-    A cursor is a place in the stream.
-    """
+    """Return a cursor (place in the stream) as plain JSON values, without an entry for joins if there are none."""
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
 def _rest_values(rest: Leftover) -> list[Any]:
-    """Return a leftover (the rest of an earlier shard's work) as plain JSON values."""
+    """Return a leftover (unfinished work of an earlier shard) as a list of plain JSON values."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []
