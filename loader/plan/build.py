@@ -30,9 +30,9 @@ from .omission import living_order
 from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
-# Chosen: they take seconds to read, and more is a mistake.
+# Chosen: so many records take seconds to read, and more is a mistake.
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
-"""If a batch has more records than an epoch, it may have at most this number."""
+"""Largest number of records in a batch that has more records than an epoch."""
 
 
 def make_pipeline(
@@ -47,13 +47,13 @@ def make_pipeline(
     """Check the arguments of a `DataLoader`, and make its pipeline.
 
     Args:
-        data_source: source; or a list, an array or a dict of arrays, which becomes one.
+        data_source: source; or a list, an array or a dict of arrays, which is wrapped in one.
         sampler: the user's sampler, which decides the order of the records.
         operations: transforms, batches and plain functions.
         shard_options: shard of this process; None for the sampler's shard.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        growth: when appended records are added to the order; None for no growth.
+        growth: when records that are appended during a run are added to the order; None for the default of the source.
         omit: records to omit; None for no record.
 
     Raises:
@@ -99,7 +99,13 @@ def _mixed(data_source: Any, order: Any) -> MixedSource:
 
 
 def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> Pipeline:
-    """Return a pipeline of one leaf with another size of a `Batch`; see `DataLoader.with_batch_size`."""
+    """Return a pipeline of a single source in which a `Batch` has another size.
+
+    Args:
+        pipeline: the pipeline.
+        batch_size: the new size.
+        batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None: there is only one.
+    """
     number = number_of_batch(pipeline.operations, batch)
     operations = list(pipeline.operations)
     operations[number] = operations[number].taking(batch_size)
@@ -107,9 +113,10 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
 
 
 def not_empty(pipeline: Pipeline) -> Pipeline:
-    """Return the pipeline, after checking that not all of its records are dropped as the remainder of a batch.
+    """Return the pipeline, after checking that its records are enough for one batch.
 
-    Only the first shard, which is the largest, is checked. Other shards that are too short are found
+    Too few records would all be dropped as the remainder of a batch. Only the first shard, which is the largest, is
+    checked. Other shards that are too short are found
     later, when shards compare their lengths. Joins of streams are not checked, because one of the
     streams may be empty.
 
@@ -131,7 +138,7 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
 
 def dropped_records(pipeline: Pipeline) -> int:
-    """Return the number of records in the largest shard if they are too few for one batch and dropped; else 0."""
+    """Return the number of records in the largest shard if all are dropped, because they are too few for one batch; else 0."""
     shard = pipeline.shard
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
     return 0 if pipeline.stages[0].outputs(records) else records
@@ -160,7 +167,7 @@ def _sharded(
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
     """Return the sampler for the loader's shard, the shard, and an empty history of shards of earlier runs.
 
-    An unsharded sampler of Grain's order keeps its one order, and the shards read parts of it, as
+    An unsharded sampler with Grain's algorithm keeps its one order, and the shards read parts of it, as
     in Grain.
 
     Args:

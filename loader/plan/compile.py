@@ -1,4 +1,4 @@
-"""Turn a tree of nodes into leaves, stages (operations that run in one task each) and joins. Pure.
+"""Turn the tree that a user describes into a pipeline: leaves, stages (operations that run in one task) and joins.
 
 In: the tree of nodes made from the user's arguments. Out: the pipeline that runs.
 
@@ -29,7 +29,7 @@ from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
-    """Return the pipeline of a tree. The rows of its top node are the elements.
+    """Return the pipeline of a tree of sources, operations and joins. The rows of its top node are the elements.
 
     Args:
         tree: node at the top of the tree.
@@ -39,8 +39,8 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     Raises:
         ShardingError: an operation works on one shard only; or planned batches on several shards
             would skip records.
-        ValueError: an operation stacks batches of different shapes; or packs records that are
-            balanced.
+        ValueError: an operation stacks batches of different shapes; or it packs records that are balanced among shards
+            by cost.
     """
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
@@ -48,10 +48,12 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
-    """Return a pipeline (of one leaf and no join) with its operations replaced.
+    """Return a pipeline of a single source with its operations replaced.
 
-    The saved fingerprints of sources and operations (`snapshot`) are kept. Raises ShardingError or ValueError if an operation
-    does not fit the shards or the other operations.
+    The saved fingerprints of sources and operations (`snapshot`) are kept.
+
+    Raises:
+        ShardingError, ValueError: an operation does not fit the shards or the other operations.
     """
     other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
     return dataclasses.replace(other, snapshot=pipeline.snapshot)
@@ -60,8 +62,10 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 class _Numbering:
     """Collects and numbers the leaves, stages (operations that run in one task each) and joins of a tree.
 
-    A leaf is a source with its sampler. `skips_errors` is True if failing records are skipped,
-    False if they raise, or the user's function that decides.
+    A leaf is a source with its sampler.
+
+    Args:
+        skips_errors: True to skip failing records, False to raise, or the user's function that decides.
     """
 
     def __init__(self, skips_errors: Skips) -> None:
@@ -72,11 +76,13 @@ class _Numbering:
         self.joins: list[Join] = []
 
     def dealt_leaves(self) -> tuple[Leaf, ...]:
-        """Return the leaves (sources with their samplers).
+        """Return the leaves (sources with their samplers), ready to run.
 
-        If records are balanced among shards by cost, each leaf is returned with the blocks within which
-        shards exchange records. Raises ValueError if an operation packs balanced
-        records.
+        If records are balanced among shards by cost, each leaf gets the blocks of positions within which
+        shards exchange records.
+
+        Raises:
+            ValueError: an operation packs balanced records.
         """
         return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
 
@@ -112,15 +118,15 @@ class _Numbering:
     def _with_stages(
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
-        """Divide operations on a part of the pipeline into stages, add these, and return the enlarged part.
+        """Divide operations on a section of the pipeline into stages, add these, and return the enlarged section.
 
         A stage is a group of operations that run together in one task.
 
         Args:
-            part: part of the tree whose rows are the inputs; None if the stages read the leaf (a source
+            part: section of the tree whose rows are the inputs; None if the stages read the leaf (a source
                 with its sampler) that was added last.
-            first: indices of the first leaf, stage and join of the new part.
-            size: how many leaves, stages and joins the part has so far.
+            first: indices of the first leaf, stage and join of the new section.
+            size: how many leaves, stages and joins the section has so far.
             operations: operations, in order.
 
         Raises:
@@ -140,10 +146,14 @@ class _Numbering:
 
 
 def check_shards(operations: Sequence[Operation], shards: int) -> None:
-    """Check that no operation works only on one shard, if there are several (`shards` > 1).
+    """Check that no operation that works only on one shard is used on several.
+
+    Args:
+        operations: the operations.
+        shards: number of shards.
 
     Raises:
-        ShardingError: an operation works only on one shard.
+        ShardingError: such an operation is used, and `shards` is more than 1.
     """
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
@@ -151,14 +161,14 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
 
 
 def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
-    """Check that no operation stacks batches by budget, which differ in shape.
+    """Check that no operation stacks batches of a `BudgetBatch`, because these differ in shape.
+
+    Args:
+        base: the source or join before the operations; the source may consist of planned batches.
+        operations: operations, in order.
 
     Raises:
         ValueError: an operation would stack them.
-
-    Args:
-        base: the node below the operations, whose records may be planned batches.
-        operations: operations, in order.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
     made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given
@@ -169,7 +179,7 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
 
 
 def check_balanced(operations: Iterable[Operation]) -> None:
-    """Check that no operation packs balanced records: the rows of a `Pack` would not have equal costs on the shards.
+    """Check that no operation packs records that are balanced by cost, because the packed rows would not be balanced.
 
     Raises:
         ValueError: an operation packs.
@@ -184,14 +194,13 @@ def check_balanced(operations: Iterable[Operation]) -> None:
 
 
 def check_skips(leaf: Leaf) -> None:
-    """Check that a leaf on which failing records are skipped has no planned batches on several shards.
+    """Check that failing records can be skipped in a leaf (a source with its sampler).
 
-    All shards have equal numbers of planned batches; a shard that skips a record would lose a
-    batch.
+    They cannot in planned batches on several shards: all shards have equal numbers of these, and a shard that skips a
+    record would lose a batch.
 
     Raises:
-        ShardingError: the leaf (a source with its sampler) has planned batches, and there are
-            several shards.
+        ShardingError: the leaf has planned batches, and there are several shards.
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(
@@ -202,7 +211,7 @@ def check_skips(leaf: Leaf) -> None:
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """Return the source or join below all operations of a node, and these operations in order."""
+    """Return the source or join from which a node gets its rows, and all operations between the two, in order."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

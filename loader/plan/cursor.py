@@ -1,7 +1,4 @@
-"""A cursor: the place from which a stream continues, as plain numbers. Checkpoints store it; stages start from it.
-
-A stage is a group of operations that run together in one task.
-"""
+"""The place from which a stream continues, as plain numbers: a cursor. Checkpoints store it, and runs start from it."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ if TYPE_CHECKING:
     from .lineage import ReshardHistory
 
 JoinState: TypeAlias = tuple[Any, ...]
-"""State of a join, or of a source without random access: a tuple of integers and texts; see `JoinPolicy`."""
+"""Progress of a join, or of a source without random access: a tuple of integers and texts; see `JoinPolicy`."""
 
 
 MAX_ROWS = 1 << 60
-"""Limit of counts. No stream gets so far, so a larger count means that a state is damaged."""
+"""Upper limit of counts. No stream gets so far, so a larger count means that a state is damaged."""
 
 
 class NodeCounts(NamedTuple):
-    """Numbers of leaves, stages (operations that run in one task each) and joins in a part of a pipeline.
+    """Numbers of leaves, stages and joins in a section of a pipeline.
 
-    A leaf is a source with its sampler.
+    A leaf is a source with its sampler. A stage is a group of operations that run together in one task.
 
     Attributes:
         leaves: number of leaves.
@@ -42,13 +39,15 @@ class NodeCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class Subtree:
-    """A part of a pipeline: a stage (operations that run in one task) or a join, with everything below it.
+    """A section of a pipeline: a stage or a join, with everything from which it gets its rows.
+
+    A stage is a group of operations that run together in one task. A leaf is a source with its sampler.
 
     Attributes:
-        stage: index of the stage at the top of the part; None if a join is at the top.
-        join: index of the join at the top of the part; None if a stage is at the top.
-        first: indices, in the pipeline, of the first leaf, stage and join of the part.
-        size: how many leaves, stages and joins the part has.
+        stage: index of the stage at the end of the section; None if it ends with a join.
+        join: index of the join at the end of the section; None if it ends with a stage.
+        first: indices, in the pipeline, of the first leaf, stage and join of the section.
+        size: how many leaves, stages and joins the section has.
     """
 
     stage: int | None
@@ -70,21 +69,19 @@ class Subtree:
 
 
 class Cursor(NamedTuple):
-    """The place from which a pipeline, or the part of it up to some stage or join, continues.
+    """The place from which a pipeline, or a section of it that ends with some stage or join, continues.
 
-    Leaves, stages and joins are numbered so that the inputs of each come right before it (see
-    `compile`). So the cursor of a part of the pipeline is the cursors of its inputs, one after another,
-    and then the value of its last stage or join.
-
-    A stage is a group of operations that run together in one task.
+    A leaf is a source with its sampler. A stage is a group of operations that run together in one task. They are
+    numbered
+    so that the inputs of each stage and join come directly before it (see `compile`). So the cursor of a section is the
+    cursors of its inputs, one after another, and then the value of its last stage or join.
 
     Attributes:
-        positions: for each leaf (source with its sampler), the local position of the first record
-            that is still to be read.
+        positions: for each leaf, the local position of the first record that is still to be read.
         skips: for each stage, how many of the rows that it makes next were delivered already. All
             are 0, except while the rows made of one group of inputs are delivered.
-        notes: for each join, and each source without random access, its state (a few integers).
-        unfinished: leftovers (rests of earlier shards' work). Their rows come before all others of
+        notes: for each join, and each source without random access, its progress (a few integers).
+        unfinished: leftovers (unfinished work of shards of earlier runs). Their rows come before all others of
             their stages.
     """
 
@@ -94,27 +91,28 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """Return this cursor with one more stage (operations that run in one task), which has delivered `skip` rows."""
+        """Return this cursor with one more stage (operations that run in one task), of whose next rows `skip` were delivered.
+        """
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
-        """Return this cursor with leftovers of shards of earlier runs, whose rows are delivered first.
+        """Return this cursor with these leftovers in place of its own.
 
-        A leftover is the rest of an earlier shard's work.
+        A leftover is unfinished work of a shard of an earlier run. Its rows are delivered first.
         """
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
-        """Split this cursor, which covers several parts of a pipeline, into one cursor for each part.
+        """Split this cursor, which covers several sections of a pipeline, into one cursor for each section.
 
-        Leftovers (rests of earlier shards' work) are left out.
+        Leftovers (unfinished work of shards of earlier runs) are left out.
 
         Args:
-            sizes: for each part, how many leaves, stages and joins it has. A join's own state, which
-                comes after the states of its inputs, belongs to no part.
+            sizes: for each section, how many leaves, stages and joins it has. A join's own progress, which
+                comes after its inputs, belongs to no section.
         """
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
@@ -131,20 +129,19 @@ class Cursor(NamedTuple):
 class Leftover:
     """Work that a shard of an earlier run had begun, and of which another shard must deliver the rest.
 
-    Such work is a window, or a batch that is split into its elements: nobody can begin in its middle, so
-    it is made again from its start. Its rows come out of the same stage (operations that run in one task)
-    as the current shard's own rows, before them.
+    Such work is a window, or a batch that is split into its elements: it cannot be begun in the middle, so
+    it is made again from its start, and the rows that were delivered are dropped. Its rows come out of the same stage
+    (operations that run in one task) as the current shard's own rows, before them.
 
     Attributes:
-        shard: index of the shard of an earlier run, and the number of shards of that run.
-        cursor: place where the shard of an earlier run stopped, in the part of its pipeline that ends with the
-            stage.
-        lineages: for each leaf, the history of the order that the earlier run read.
+        shard: index of the shard of the earlier run, and the number of shards of that run.
+        cursor: place where that shard stopped, in the section of its pipeline that ends with the stage.
+        lineages: for each leaf (source with its sampler), the history of shards before the earlier run.
         ends: for each leaf, the local position at which its order ended in the earlier run; None if
             it was endless.
         delivered: number of rows of the leftover that were delivered since.
         stage: index of the stage.
-        mix: the earlier uppermost mix of streams below the stage as JSON text, if the mix has
+        mix: the pipeline's last mix of streams in the earlier run as JSON text, if the mix has
             changed since; else "".
     """
 
@@ -158,16 +155,16 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """What identifies the earlier run and its shard: leftovers of the same shard have equal values."""
+        """What identifies the shard and its run: leftovers (unfinished work) of the same shard have equal values."""
         return self.shard, self.lineages, self.ends, self.mix
 
 
 def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
-    """Return the cursor of a join.
+    """Return the cursor (place in the stream) of a join.
 
     Args:
         cursors: cursors of its inputs.
-        state: state of its rule.
+        state: the join's own progress.
     """
     positions: list[int] = []
     skips: list[int] = []
@@ -182,12 +179,12 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
 
 
 def are_numbers(state: JoinState) -> bool:
-    """Return True if a state of a join contains only integers below `MAX_ROWS`. A damaged file may have other values."""
+    """Return True if the progress of a join contains only integers below `MAX_ROWS`. A damaged file may have other values."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield leftovers (rests of earlier shards' work), each followed by the leftovers that it contains."""
+    """Yield leftovers (unfinished work of shards of earlier runs), each followed by the leftovers that it contains."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

@@ -25,7 +25,7 @@ from .pipeline import Pipeline
 
 
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
-    """Check the user's `growth` option, and return it as `GrowthOptions`; None if no records are added during a run.
+    """Check the user's argument `growth`, and return it as `GrowthOptions`; None if no records are added during a run.
 
     Args:
         source: source, or mix of sources, of the records.
@@ -75,9 +75,9 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
 
 def generations_of(source: Any) -> dict[str, Generations]:
-    """Return the objects that list generations (versions of a source's files): one per part of a mix that has them.
+    """Return, by name, the objects that list the generations (versions of the files) of each source of a mix.
 
-    The name of a single source is "" (`ONLY`). Parts without generations are left out.
+    The name of a single source is "" (`ONLY`). Sources without generations are left out.
     """
     parts = source.parts if isinstance(source, MixedSource) else {ONLY: source}
     found = {name: facts_of(part).generations for name, part in parts.items()}
@@ -85,12 +85,16 @@ def generations_of(source: Any) -> dict[str, Generations]:
 
 
 def growing_parts(source: Any) -> dict[str, Generations]:
-    """Return the entries of `generations_of(source)` whose sources may get more records."""
+    """Return the entries of `generations_of(source)` for sources that may get more records."""
     return {name: each for name, each in generations_of(source).items() if each.growing}
 
 
 def decision_folder(growing: Mapping[str, Generations]) -> str | None:
-    """Return the folder beside the data where shards log appended records; None if no log can be written there."""
+    """Return the folder beside the data for the log of appended records; None if it cannot be written.
+
+    Args:
+        growing: result of `growing_parts`. The folder is beside the data of the first of them by name.
+    """
     return growing[min(growing)].generation_folder
 
 
@@ -102,12 +106,12 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
     Args:
         sampler: order of the records.
         source: source of the records; a mix of sources for a mix.
-        by_hand: True if no records are added during a run. Then each part of a mix whose order cannot
+        by_hand: True if no records are added during a run. Then a part of a mix whose order cannot
             change keeps its order.
 
     Raises:
         ValueError: the source grows, and the sampler cannot change, or does not have all records. For a
-            mix, only if `by_hand` is False; then also if the mix has a balance.
+            mix, only if `by_hand` is False; then also if the mix is balanced by cost.
     """
     if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
@@ -127,17 +131,17 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
 
 
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
-    """Return the mix with an order that can change for each part that has generations (versions of a source's files).
+    """Return a mix in which each part that has generations (versions of its files) has an order that can change.
 
     Args:
         mix: the mix.
         source: its sources.
         by_hand: True if no records are added during a run. Then a part whose order cannot change keeps
-            its order. False raises ValueError for such a part.
+            its order; if False, it raises ValueError.
 
     Raises:
         ValueError: `by_hand` is False, and the order of a part cannot change, or does not have all records
-            of its source, or the mix has a balance.
+            of its source, or the mix is balanced by cost.
     """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():
@@ -174,7 +178,7 @@ def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | Mix
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
-    """Return a pipeline over other generations (versions of the source's files), otherwise as its loader made it.
+    """Return a pipeline over other generations (versions of the sources' files), before any record of them is read.
 
     Args:
         pipeline: the pipeline.
@@ -234,7 +238,7 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """Return a pipeline (of one leaf) with its source and order replaced."""
+    """Return a pipeline of a single source with its source and order replaced."""
     assert pipeline.snapshot is not None
     snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
     leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)

@@ -1,7 +1,7 @@
-"""The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
+"""The description of a pipeline that a checkpoint stores, as plain JSON values; and the differences of two of them.
 
 In: source, sampler and operations, as they were when the pipeline was made. Out: an identity to
-save, and descriptions of its differences from a saved one.
+save, and texts that describe how it differs from a saved one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ...operations.identity import fingerprint
 from ...sources import fingerprint_of
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
-"""Key of a compressed identity; least length of a text that is compressed; largest length of a text that is read."""
+"""Key of a compressed identity; smallest length of a text that is compressed; largest length of a text that is read."""
 
 
 Values = dict[str, Any]
-"""Plain JSON values by name, which must not be changed."""
+"""Plain JSON values by name. Must not be modified."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a program described: its sources, orders, joins, operations and batch sizes, as plain JSON values.
+    """Description of a pipeline: its sources, orders, joins, operations and batch sizes, as plain JSON values.
 
-    Equal programs have equal identities.
+    Programs that describe the same pipeline have equal identities.
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.
@@ -51,7 +51,7 @@ class Identity:
 
     @cached_property
     def json(self) -> str:
-        """JSON text for a state, without empty entries. Text of 16,384 or more characters is compressed: {"packed": …}."""
+        """The JSON text for a state, without empty entries. Text of 16,384 or more characters is compressed: {"packed": …}."""
         text = json_text({name: value for name, value in vars(self).items() if value})
         if len(text) < PACKED_FROM:
             return text
@@ -59,7 +59,7 @@ class Identity:
 
     @classmethod
     def read(cls, values: Any) -> Identity:
-        """Read an identity from the parsed value of `json`, compressed or not.
+        """Read an identity from the parsed value of the property `json`, compressed or not.
 
         Raises:
             ValueError, TypeError: it is not an identity.
@@ -83,22 +83,28 @@ class Identity:
 
     @property
     def order(self) -> Values:
-        """The fingerprint of the order of the first leaf (source with its sampler)."""
+        """The fingerprint of the order of the first source."""
         return self.orders[0]
 
     @property
     def every_order(self) -> list[Values]:
-        """The fingerprint of each leaf's order. The order of a mix is followed by the orders of its parts."""
+        """The fingerprints of the orders of all sources. The order of a mix is followed by the orders of its parts."""
         return [each for order in self.orders for each in (order, *orders_in(order))]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
-        """Return this identity with another order, and source if given, of leaf `number` (source with its sampler)."""
+        """Return this identity with another order (and another source, if given) for the source at index `number`.
+
+        Args:
+            number: index among the sources of the pipeline.
+            order: fingerprint of the order.
+            source: fingerprint of the source; None to keep it.
+        """
         source = self.sources[number] if source is None else source
         return replace(self, orders=_with(self.orders, number, order), sources=_with(self.sources, number, source))
 
     @property
     def labelled(self) -> Values:
-        """The same values as a dict, under the labels that messages and tools show."""
+        """The same values as a dict, with the names that messages and tools show."""
         joins = {"joins": list(self.joins)} if self.joins else {}
         return {
             "source": _one_or_all("sources", self.sources),
@@ -109,7 +115,7 @@ class Identity:
 
 
 def orders_in(mix: Values) -> list[Values]:
-    """Return the orders of the parts of a mix, from its fingerprint; [] for any other order."""
+    """Return the fingerprints of the orders of the parts of a mix, from the mix's fingerprint; [] for any other order."""
     return [value for value in mix.values() if isinstance(value, dict) and "kind" in value]
 
 
@@ -160,7 +166,7 @@ def json_text(values: Any) -> str:
 
 
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
-    """Describe the differences of two dicts of plain values, a line for each.
+    """Describe the differences of two dicts of plain values, in a list with a text for each.
 
     The saved value comes first, then the current one.
 
@@ -203,7 +209,7 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
 
 
 WEIGHT = "weight of "
-"""Beginning of the text about a changed weight of a mix."""
+"""First words of the text about a changed weight of a mix."""
 
 
 def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
@@ -225,11 +231,11 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
-    """Describe, in a line for each part of a mix, the weights that differ from a saved state.
+    """Describe the weights of a mix that differ from a saved state, in a list with a text for each part of the mix.
 
     Args:
-        saved: saved first position and weights by part.
-        present: present first position and weights by part. If the positions differ, the result
+        saved: saved first position of the weights, and the weights by part.
+        present: the same two values now. If the positions differ, the result
             is [].
     """
     (start, before), (other, now) = saved, present
@@ -245,7 +251,7 @@ def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict
 
 @dataclass(frozen=True)
 class IdentitySnapshot:
-    """Fingerprints of sources and operations, taken once, because these may change while they work.
+    """Fingerprints of sources and operations, taken when the pipeline is made, because these may change while they work.
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.

@@ -1,11 +1,11 @@
-"""The tree of nodes that a user describes; and joins, which make one stream of rows by a rule.
+"""The tree that a user describes; and joins (mix, zip and others), which merge several streams of rows into one.
 
 In: the user's checked arguments. Out: a tree, which `compile` turns into leaves (sources with their
 samplers), stages (operations that run in one task each) and joins.
 
-A rule decides from its state alone, not from rows. The state is a few integers, which checkpoints
-store; the first counts the rows so far. A rule cannot know where an input ends, because there may be
-filters before it. So a join asks the rule what to do when an input ends.
+Each join has a rule, which decides from which input the next row comes. It decides from its state alone, not from rows.
+The state is a few integers, which checkpoints store; the first counts the rows so far. A rule cannot know where an
+input ends, because there may be filters before it. So a join asks the rule what to do when an input ends.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .leaf import Leaf
 
 
 class JoinPolicy:
-    """Base of the rules that decide from which input the next row comes. Rules are frozen dataclasses.
+    """Base of the rules that decide from which input of a join (mix, zip and others) the next row comes.
 
-    A rule's state is a tuple of integers, of which the first counts the rows so far.
+    Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts the rows so far.
 
     Attributes:
         kind: name of the rule in fingerprints.
-        decisive: names of the fields that decide the rule; None: all fields.
+        decisive: names of the fields that are part of the fingerprint; None: all fields.
         start: state at the beginning.
         restarts: True if an input that has ended is read again from its beginning, until the rule ends.
         limits: True if the join may end before its inputs do.
         strict: True if all inputs must end at the same row.
-        keeps: True if rows are kept in memory for joins that read them again.
+        keeps: True if rows are kept in memory, because a later join reads them again.
     """
 
     kind: ClassVar[str]
@@ -42,17 +42,17 @@ class JoinPolicy:
     start: ClassVar[JoinState] = (0,)
     restarts: ClassVar[bool] = False
     limits: ClassVar[bool] = False
-    strict = False  # where the first input ends, all must
-    keeps = False  # rows stay in memory, to be given again when a join above begins anew
+    strict = False
+    keeps = False
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The plain JSON values that decide the rule."""
+        """The plain JSON values that identify the rule."""
         names = vars(self) if self.decisive is None else self.decisive
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
-        """Return the index of the input of each of the next `count` rows: `int64[count]`, or fewer at the end.
+        """Return the index of the input from which each of the next `count` rows comes: `int64[count]`, or fewer at the end.
 
         Subclasses must define it.
         """
@@ -67,7 +67,7 @@ class JoinPolicy:
         return ()
 
     def wanted(self, state: JoinState, most: int | None) -> int | None:
-        """Return how many rows of each input suffice for `most` more rows of the join.
+        """Return how many rows of each input are enough for `most` more rows of the join.
 
         None, as `most` or as the result, means any number. This default returns None.
         """
@@ -79,26 +79,26 @@ class JoinPolicy:
         This default returns None.
 
         Args:
-            state: state in which the next row was to come from this input.
+            state: state at the end of the input: the next row should have come from this input.
             number: index of the input.
 
         Raises:
-            JoinError: the rule does not allow that this input ends here.
+            JoinError: this input must not end here.
         """
         return None
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
-        """Return the state with which each shard of a new run begins.
+        """Return the state with which each shard of a new run begins, if the number of shards has changed.
 
-        By default, the rows so far are divided among the shards, and no input counts as ended: a
-        shard finds each end again.
+        By default, the rows so far are divided among the shards, and no input counts as ended: each
+        shard finds the ends itself.
 
         Args:
             states: the states at which the shards of the earlier run stopped.
             shards: number of new shards.
 
         Raises:
-            JoinError: this rule cannot continue on other shards.
+            JoinError: this rule cannot continue on another number of shards.
         """
         return (sum(state[0] for state in states) // shards, *self.start[1:])
 
@@ -109,11 +109,11 @@ class JoinPolicy:
 
 @dataclass(frozen=True)
 class Join:
-    """Several parts of a pipeline, whose rows a rule joins to one stream.
+    """Several sections of a pipeline whose rows are merged into one stream by a rule.
 
     Attributes:
         number: index of the join in the pipeline.
-        inputs: the parts that are joined. Empty if the join only stores the state of a source
+        inputs: the sections that are joined. Empty if the join only stores the state of a source
             without random access.
         rule: decides from which input the next row comes.
         names: names of the inputs.
@@ -152,10 +152,10 @@ class Apply:
 
 @dataclass(frozen=True)
 class Joined:
-    """Node of a tree: rows of other nodes, joined by a rule.
+    """Node of a tree: rows of other nodes, merged by a rule.
 
     Attributes:
-        inputs: nodes whose rows are joined.
+        inputs: nodes whose rows are merged.
         rule: decides from which input the next row comes.
         names: names of the inputs for states and messages; empty if the inputs have only indices.
     """

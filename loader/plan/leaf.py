@@ -1,4 +1,4 @@
-"""A leaf: a source, the order in which it is read, and the shard of this process.
+"""A leaf of a pipeline: a source, the order in which it is read, and the shard of this process.
 
 In: local positions (of this shard). Out: global positions (counted over all shards) and record keys.
 """
@@ -34,8 +34,8 @@ class Leaf:
         lineage: history of earlier runs on other numbers of shards, from which follows which positions
             are not yet read.
         epoch: number of the first epoch.
-        name: name for states and messages, if there are several leaves; else "".
-        growth: when appended records are added to the order; None if none are added during a run.
+        name: name for states and messages, if the pipeline has several leaves; else "".
+        growth: when records that are appended during a run are added to the order; None if they are not.
         end: for finishing the work of an earlier run: local position at which the order ended then; None
             if the order has not changed since, or did not end.
     """
@@ -51,12 +51,12 @@ class Leaf:
 
     @cached_property
     def facts(self) -> OrderFacts:
-        """Facts about the order."""
+        """Facts about the order, as the sampler states them."""
         return self.sampler.facts
 
     @cached_property
     def source_facts(self) -> SourceFacts:
-        """Facts about the source."""
+        """Facts about the source, such as whether it has random access, with defaults for what the source does not state."""
         return facts_of(self.source)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,17 +65,17 @@ class Leaf:
 
     @property
     def in_order(self) -> bool:
-        """Return True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
+        """True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
         return self.source_facts.in_order
 
     @property
     def endless(self) -> bool:
-        """Return True if the order does not end."""
+        """True if the order does not end."""
         return len(self.sampler) >= ENDLESS
 
     @property
     def plans_batches(self) -> bool:
-        """Return True if the order consists of planned batches.
+        """True if the order consists of batches that were planned from known lengths (`BudgetBatch`).
 
         Such an order depends on the number of shards, and keeps its own history of shards of earlier runs.
         """
@@ -83,7 +83,7 @@ class Leaf:
 
     @property
     def of_several(self) -> bool:
-        """Return True if each key stands for several records: for a batch or packed row that is planned from lengths."""
+        """True if each key stands for several records: for a batch or packed row that is planned from lengths."""
         return self.source_facts.planned
 
     @property
@@ -109,13 +109,14 @@ class Leaf:
 
     @property
     def _whole(self) -> VectorSampler:
-        """The order to which `lineage` applies: without shards, if earlier runs read parts of one common order."""
+        """The order to which `lineage` applies: the unsharded order, if earlier runs read parts of one common order."""
         common = bool(self.lineage.layers) and not self.lineage.order_shards
         return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """Map of positions that gives shards records of equal cost; None if records are not balanced by cost."""
+        """Object that exchanges positions so that shards get records of equal cost; None if records are not balanced by cost.
+        """
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -126,18 +127,18 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Best number of local positions for one call of `positions`."""
+        """Number of local positions for which one call of `positions` is most efficient."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.facts.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size)
 
     @property
     def records_each(self) -> int:
-        """Mean number of records per key: 1, except for planned batches or rows."""
+        """Mean number of records per key: 1, except for batches or rows that are planned from lengths."""
         return self.source_facts.records_each()
 
     def left_from(self, local: int) -> int:
-        """Return the number of this shard's positions from `local` on; 0 after the end."""
+        """Return the number of this shard's positions from the local position `local` on; 0 after the end."""
         return max(self.total - local, 0)
 
     @property
@@ -152,23 +153,23 @@ class Leaf:
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the global positions `int64[stop - start]` at local positions `[start, stop)`."""
+        """Return the global positions `int64[stop - start]` of the local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions `int64[n]` at any local positions."""
+        """Return the global positions `int64[n]` of n local positions, in any order."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
     def places(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the places `int64[stop - start]` at local positions `[start, stop)`.
+        """Return the places `int64[stop - start]` of the local positions `[start, stop)`.
 
         A place is a global position in the order before records are balanced by cost.
         """
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places `int64[n]` at local positions.
+        """Return the places `int64[n]` of n local positions.
 
         A place is a global position in the order before records are balanced by cost. A later local
         position has a higher place, except after a run on another number of shards.
@@ -204,7 +205,7 @@ class Leaf:
 
     @property
     def has_parts(self) -> bool:
-        """Return True if the leaf (a source with its sampler) reads a mix of sources."""
+        """True if the source is a mix of sources."""
         from ...sources.mixed.source import MixedSource  # workers without a mix start sooner
 
         return isinstance(self.source, MixedSource)
@@ -212,20 +213,22 @@ class Leaf:
     def by_part(self, keys: NDArray[np.int64]) -> Any:
         """Return record keys in the form that users see.
 
-        For a mix, a dict of keys by part; for planned batches, the keys of their records; else the keys
-        themselves.
+        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the keys of their records;
+        else
+        the keys themselves.
         """
         return self.source_facts.records_of(keys)
 
     def describe_key(self, key: int) -> str:
-        """Describe a record key for messages: for a mix, with its part; for planned batches, by the keys of their records."""
+        """Return a text that names a record key in messages: for a mix, with its part; for planned batches, the records' keys.
+        """
         return self.source_facts.describe_key(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """Return the epoch of each part of a mix at a local position; 0 for each part if this shard has no records.
 
         Raises:
-            AttributeError: the leaf is not a mix.
+            AttributeError: the source is not a mix.
         """
         self._check_mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
         return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
@@ -234,7 +237,7 @@ class Leaf:
         """Return how many records of each part of a mix come before a local position, counted over all shards.
 
         Raises:
-            AttributeError: the leaf is not a mix.
+            AttributeError: the source is not a mix.
         """
         self._check_mix(
             "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells the records."

@@ -1,6 +1,6 @@
-"""The positions not yet read after earlier runs on other numbers of shards.
+"""The positions of an order that are not yet read after earlier runs on other numbers of shards.
 
-In: the states of all shards of a run. Out: the positions that the shards did not read; and, if a shard
+In: how far the shards of a run have read. Out: the positions that they did not read; and, if a shard
 stopped between the rows of one record, how many of these rows were delivered. The size is a few
 integers for each shard, however long the run.
 """
@@ -24,7 +24,7 @@ from ...samplers.balance import MAX_BLOCK, Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
-"""A layer of the history: the local position that each shard of a run reached; or ranges that the run skipped."""
+"""What a run has read: the local position that each of its shards reached; or, in a layer before, ranges that it skipped."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """A pair (index, offset): from this index on, a position is its index plus the offset.
+        """A pair (index, offset): from this index on, the position at an index is the index plus the offset.
 
-        Indices count, from 0, the positions not yet read.
+        An index counts, from 0, the positions that are not yet read.
         """
         index = offset = 0
         for order in self.orders:
@@ -87,7 +87,7 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """Return True if no run in the history has read more positions than it had. False shows a damaged state."""
+        """True if no run in the history has read more positions than it had. False shows a damaged state."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
@@ -114,11 +114,12 @@ class ReshardHistory:
             left += order.length - order.total
 
     def length(self, total: int) -> int:
-        """Return how many of `total` positions are not yet read; `total` if there was no earlier run."""
+        """Return how many positions of an order of length `total` are not yet read; `total` if there was no earlier run."""
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions at indices. Index 0 is the first position not yet read."""
+        """Return the global positions at indices, which count only positions that are not yet read. Index 0 is the first one.
+        """
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -132,9 +133,9 @@ class ReshardHistory:
         """Return the history after one more run.
 
         Args:
-            places: for each shard of the run, its local position, and how many rows of the record
+            places: for each shard of the run, the local position that it reached, and how many rows of the record
                 there were delivered.
-            total: number of all positions of the run.
+            total: number of all positions of the run's order.
             unread: ranges of local positions that all shards skipped, or were to skip later.
 
         Raises:
@@ -167,10 +168,13 @@ class ReshardHistory:
         return dataclasses.replace(_of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other `blocks`, within which records are balanced by cost; None: they are not balanced.
+        """Return the history with other blocks, within which records are balanced among shards by cost.
 
-        Returns it unchanged if the remaining positions do not begin at the boundary of a block, or
+        The history is returned unchanged if the unread positions do not begin at the boundary of a block, or
         a shard stopped in the middle of a record.
+
+        Args:
+            blocks: the blocks; None if records are not balanced.
         """
         if blocks is self.blocks is None:
             return self
@@ -183,7 +187,7 @@ class ReshardHistory:
 
     @cached_property
     def values(self) -> list[Any]:
-        """The history as plain JSON values, computed once. Must not be changed."""
+        """The history as plain JSON values, which are cached and must not be modified."""
         return self.to_values()
 
     def to_values(self) -> list[Any]:
@@ -198,7 +202,7 @@ class ReshardHistory:
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read the result of `to_values`.
+        """Read a history from the result of `to_values`.
 
         Raises:
             CheckpointError: the values are not a history.
@@ -242,7 +246,7 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
-    """Return a layer (skipped ranges, or the local positions that shards reached) as short plain values.
+    """Return a layer of a history (skipped ranges, or the local positions that shards reached) as short plain values.
 
     Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list with
     (position - smallest) / divisor for each shard.
@@ -272,7 +276,7 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
-    """Return the history whose layers are these orders of unread positions, one after the other."""
+    """Return the history that consists of these layers. The objects map indices of unread positions to positions."""
     before = (orders[0].total, *(order.length for order in orders))
     grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
     layers = tuple(order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders)
@@ -280,10 +284,13 @@ def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
 
 
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
-    """Shorten layers that follow one another: merge the parts that all shards have read.
+    """Shorten the layers of a history: merge layers whose positions all shards have read.
+
+    Args:
+        layers: objects that map indices of unread positions to positions, in the order of the runs.
 
     Returns:
-        The layers, and a global position below which all positions were read.
+        The shorter list of layers, and a global position below which all positions were read.
     """
     brief: list[UnreadOrder | Without] = []
     lowest = 0  # index into what is at hand, below which nothing is left

@@ -1,4 +1,4 @@
-"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and of an earlier mix.
+"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and the rule of an earlier mix.
 
 In: an order of inputs; the description of a mix in a checkpoint. Out: rules, and joins with them.
 """
@@ -22,35 +22,40 @@ from .joins import Join, JoinPolicy
 
 
 class RowOrder(Protocol):
-    """Interface of an order that decides from which input each row comes."""
+    """Interface of an order that decides from which input of a mix each row comes."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays `int64[n]` for n positions: the index of the input, and of the row in that input."""
+        """Return, for n rows of the mix, the index of the input and the index of the row in this input: two arrays `int64[n]`.
+        """
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Return how many of the first `rows` rows come from each input; empty if that takes long to compute."""
+        """Return how many of the first `rows` rows come from each input; empty if computing it would take long."""
 
     def without(self, part: int, position: int) -> RowOrder | None:
-        """Return the order that draws no row of the input with index `part` from row `position` on; None if no input is left.
+        """Return the order without an input from some row on; None if no input remains.
 
         The other inputs keep their indices.
+
+        Args:
+            part: index of the input.
+            position: index of the first row of the mix that must not come from it.
         """
 
     def to_values(self) -> Any:
-        """Return the plain JSON values that decide the order."""
+        """Return the plain JSON values that identify the order."""
 
 
-# A few rows take as long as many.
+# Looking up a few rows takes as long as many.
 BLOCK = 1024
-"""Number of rows of a mix that are looked up at a time."""
+"""Number of rows of a mix for which the inputs are computed in one call."""
 
 
 class _Block(NamedTuple):
-    """The inputs of consecutive rows of a mix.
+    """The inputs from which consecutive rows of a mix come.
 
     Attributes:
         first: index of the first row.
@@ -72,16 +77,16 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class MixRows(JoinPolicy):
-    """Rule of a mix: rows in given proportions.
+    """Rule of a mix of streams: it takes rows of the inputs in given proportions.
 
-    Its state: the number of rows so far; then, for each input that has ended, its number and the
+    Its state: the number of rows so far; then, for each input that has ended, its index and the
     row at which it ended.
 
     Attributes:
         order: decides from which input each row comes.
         goes_on: what happens when an input ends. True: the mix continues with the other inputs.
             False: the mix ends.
-        leaving: indices of the inputs after whose end the mix continues in any case.
+        leaving: indices of inputs after whose end the mix continues even if `goes_on` is False.
     """
 
     order: RowOrder
@@ -139,7 +144,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if the mix can have continued after these inputs ended at these rows.
+        """Return True if a state is possible in which these inputs have ended and the mix continues.
 
         Args:
             numbers: indices of the inputs, in the order in which they ended.
@@ -154,10 +159,10 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a mix as it was in an earlier run. In its state, inputs have their earlier indices.
+    """Rule of a mix as it was in an earlier run. In its state, inputs have the indices of that run.
 
     Attributes:
-        numbers: for each earlier input, its current index.
+        numbers: for each input of that run, its current index.
     """
 
     numbers: tuple[int, ...] = ()
@@ -173,7 +178,11 @@ class FormerMix(MixRows):
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """Return the JSON text that a `Leftover` stores for a mix; `saved` is the mix in a state's identity."""
+    """Return the JSON text that a `Leftover` stores for a mix, to make the mix again.
+
+    Args:
+        saved: the description of the mix in a state's identity.
+    """
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(
         {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
@@ -181,11 +190,11 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """Return a join that mixes the current inputs as an earlier mix did.
+    """Return a join that mixes the current inputs as in an earlier run.
 
     Args:
         join: the current join of the streams.
-        text: result of `text_of`.
+        text: the mix of the earlier run, as `text_of` returned it.
 
     Raises:
         CheckpointError: the text is not a mix, or the mix has a dataset that was removed.

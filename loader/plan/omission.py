@@ -20,15 +20,14 @@ from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
 
 def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
-    """Return the order without omitted records; the same order if there are none.
+    """Return the order without omitted records; the same order if no records are omitted.
 
     Args:
         order: order of all records of the source.
-        source: source of the records. Its `omitted_keys`, if it has them, are the keys of deleted
-            records.
+        source: source of the records. It may state the keys of records that were deleted (`omitted_keys`).
         omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
             dict of these by part. None for no record.
-        growth: when appended records are added to the order; None if none are added during a run.
+        growth: when records that are appended during a run are added to the order; None if they are not.
 
     Raises:
         TypeError: `omit` has a wrong type.
@@ -46,11 +45,11 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
 
 
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
-    """Check that `omit=` is no function if records are appended later: it would not be called for appended records.
+    """Check that `omit=` is no function if records are appended during a run: it would not be called for these.
 
     Args:
         asked: True if `omit=` is a function.
-        growth: when appended records are added to the order; None if none are added.
+        growth: when appended records are added to the order; None if they are not.
 
     Raises:
         ValueError: `omit=` is a function, and records are appended.
@@ -65,10 +64,10 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
 
 def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
-    """Return the keys `int64[n]` of all omitted records, sorted, for each part of a mix by name.
+    """Return the keys of all omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
 
-    For an order without parts, the name is "". The omitted records are the records that the user names,
-    and the records that were deleted from the source.
+    For an order without parts, the name is "". Omitted are the records that the user names,
+    and records that were deleted from the source.
 
     Raises:
         TypeError: `omit` has a wrong type.
@@ -84,7 +83,7 @@ def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) ->
 
 
 def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
-    """Check the user's `omit` for a mix, and return it as a mapping by the names of the parts.
+    """Check the user's argument `omit` for a mix, and return it as a mapping by the names of the parts; empty for None.
 
     Raises:
         TypeError: `omit` is not a mapping.

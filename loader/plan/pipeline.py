@@ -1,6 +1,6 @@
-"""The leaves, stages (operations that run in one task each) and joins that a loader runs. Immutable.
+"""The pipeline that a loader runs: leaves, stages (operations that run in one task each) and joins. Immutable.
 
-In: the tree that `compile` has numbered. Out: answers for the modules of work, stream and state.
+In: the leaves, stages and joins that `compile` has numbered. Out: facts for the modules that run them.
 
 A leaf is a source with its sampler.
 """
@@ -32,9 +32,9 @@ class PreviousShard(NamedTuple):
     """A shard of an earlier run, whose unfinished work this run completes.
 
     Attributes:
-        whose: what identifies the run and the shard, as in `Leftover.whose`.
+        whose: identifies the run and the shard; see `Leftover.whose`.
         leaves: its leaves (sources with their samplers).
-        joins: its joins.
+        joins: its joins (mix, zip and others).
     """
 
     whose: tuple[Any, ...]
@@ -47,12 +47,12 @@ class Pipeline:
     """A checked pipeline.
 
     A leaf is a source with its sampler. A stage is a list of operations that run together in one task. A
-    join merges the rows of several parts of the pipeline into one stream.
+    join merges the rows of several sections of the pipeline into one stream.
 
     Attributes:
         leaves: the leaves, from which records come.
-        stages: the stages, each after the stages and joins that it gets rows from.
-        joins: the joins, each after the joins that it gets rows from.
+        stages: the stages, each after the stages and joins from which it gets rows.
+        joins: the joins, each after the joins from which it gets rows.
         top: the whole tree of leaves, stages and joins. Its last stage or join returns the elements that
             the user gets.
         skips_errors: True to skip failing records, False to raise, or the user's function that
@@ -90,7 +90,8 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which a stage's rows come; for joined leaves, the first."""
+        """Return the leaf (source with its sampler) from which a stage's rows come; the first of them if it comes after a join.
+        """
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -102,18 +103,20 @@ class Pipeline:
         return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
-        """Return the index in `every_leaf` of the leaf that a stage (operations that run in one task) reads.
+        """Return the index in `every_leaf` of the leaf that a stage reads.
 
-        `former` is 0 for the current shard, or the number of a shard of an earlier run, from 1.
+        A stage is a group of operations that run in one task; a leaf is a source with its sampler.
 
-        A leaf is a source with its sampler.
+        Args:
+            stage: index of the stage, which must read a leaf.
+            former: 0 for the current shard; or the number, from 1, of a shard of an earlier run.
         """
         leaf = self.stages[stage].leaf
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """Return the number, from 1, of the shard of an earlier run to which a leftover (rest of its work) belongs."""
+        """Return the number, from 1, of the shard of an earlier run to which a leftover (its unfinished work) belongs."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -123,22 +126,28 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf (source with its sampler) and the global position that a tag of `tags_of` stands for."""
+        """Return the leaf (source with its sampler) and the global position that a tag stands for. A tag comes from `tags_of`.
+        """
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return tags `int64[n]`: for each global position, one number that stands for the leaf and the position.
+        """Return a tag for each global position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
 
-        `leaf` is an index into `every_leaf`. If there are several leaves (sources with their samplers), a tag
-        is `position * count + leaf`; with one, the position.
+        If there are several leaves (sources with their samplers), a tag is `position * count + leaf`; if there is one,
+        it is
+        the position.
+
+        Args:
+            leaf: index into `every_leaf`.
+            positions: global positions, `int64[n]`.
         """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
-        """Return the cursor (place in the stream) of each input of a join, with its leftovers.
+        """Return the cursor (place in the stream) of each input of a join, from the cursor of the join.
 
-        A leftover is the rest of an earlier shard's work.
+        Leftovers (unfinished work of earlier shards) go to the input that makes them.
         """
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
@@ -147,51 +156,47 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """Return the indices of the stages of a subtree that have delivered some, but not all, rows of a group of inputs.
+        """Return the indices of the stages that have delivered some, but not all, of the rows made from one batch or window.
 
-        A stage is the operations that one task runs together.
+        A stage is a group of operations that run together in one task.
 
         Args:
-            part: part of the pipeline.
-            cursor: place in the stream of this part.
+            part: section of the pipeline, whose stages are looked at.
+            cursor: place in the stream of this section.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Return True if the rows of a stage come from a join, directly or through other stages.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return True if the rows of a stage (operations that run in one task) come from a join, maybe through other stages."""
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join from which a stage's rows come, directly or through other stages.
-
-        A stage is a group of operations that run together in one task.
-        """
+        """Return the join from which the rows of a stage (operations that run in one task) come, maybe through other stages."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a join may read a leaf (a source with its sampler) again from its beginning."""
+        """Return True if a join may read a leaf (a source with its sampler) a second time from its beginning, as repeat does.
+        """
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def stage_on(self, leaf: int) -> Stage:
-        """Return the stage (operations that run in one task) that reads a leaf (a source with its sampler)."""
+        """Return the stage (operations that run in one task) that reads the leaf (source with its sampler) with index `leaf`.
+        """
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property
     def shard(self) -> ShardOptions:
-        """The shard of this process: its share of each leaf (a source with its sampler)."""
+        """The shard of this process: its share of the positions of each source."""
         return self.leaves[0].shard
 
     @cached_property
     def aligned(self) -> bool:
-        """Return True if each element is made of a fixed number of consecutive positions.
+        """True if each element is made of a fixed number of consecutive positions.
 
         That needs a single stage (operations that run together in one task) whose operations neither drop
         nor add elements, no join, and no skipped failures.
@@ -200,7 +205,7 @@ class Pipeline:
 
     @property
     def endless(self) -> bool:
-        """Return True if no leaf (a source with its sampler) ends."""
+        """True if no source ends."""
         return all(leaf.endless for leaf in self.leaves)
 
     @property
@@ -214,7 +219,7 @@ class Pipeline:
     def whole_from(self, start: Cursor) -> bool:
         """Return True if a run from the cursor (a place in the stream) reads the whole stream.
 
-        That is the case at the start, with one shard, and after no run on other shards.
+        That is so at the start, with one shard, if no earlier run on another number of shards is continued.
         """
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
@@ -239,7 +244,7 @@ class Pipeline:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """Number of positions in a task, for each leaf (a source with its sampler)."""
+        """Number of positions that one task reads, for each leaf (a source with its sampler)."""
         return tuple(map(self._span, range(len(self.leaves))))
 
     def _span(self, leaf: int) -> int:
@@ -253,16 +258,16 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Indices of all stages below the top stage, which groups their rows again.
+        """Indices of all stages except the last one, which groups their rows into batches or windows.
 
-        The result is empty if a join is at the top. A stage is the operations that one task runs together.
+        The result is empty if the pipeline ends with a join. A stage is a group of operations that run in one task.
         """
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
 
     @cached_property
     def identity(self) -> Identity:
-        """The identity of sources, orders, joins and operations, in plain JSON values."""
+        """The description of sources, orders, joins and operations that a checkpoint stores, in plain JSON values."""
         assert self.snapshot is not None
         return Identity(
             self.snapshot.sources,
@@ -277,7 +282,7 @@ class Pipeline:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """Return True if tasks of both pipelines mean the same work, because their shards have the same histories."""
+        """Return True if a task means the same work in both pipelines, because they continue the same earlier runs."""
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
         ]
@@ -288,5 +293,5 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """Return True if stacking rows of the column always gives the column's dtype."""
+    """Return True if stacking rows of the column always gives an array with the column's dtype."""
     return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

@@ -19,13 +19,13 @@ from ...sources.provenance import UsedRecord
 
 Ints = NDArray[np.int64]
 
-# Their lengths take 2 GiB, and the plan takes some minutes.
+# The lengths of so many records take 2 GiB, and planning takes some minutes.
 MOST_PLANNED = 1 << 28
-"""Largest number of records, of all epochs, for which batches or rows are planned."""
+"""Largest number of records, in all epochs, for which batches or rows are planned."""
 
 
 class PlacedRecords(Protocol):
-    """Interface of records by epoch and place, i.e. position in an epoch.
+    """Interface of an object that reads records by epoch and place (index in the epoch).
 
     Attributes:
         reads_ahead: number of concurrent reads that make the source faster, as in `SourceFacts`.
@@ -37,22 +37,27 @@ class PlacedRecords(Protocol):
     def fingerprint(self) -> dict[str, Any]: ...
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """Return the records at `places` of `epochs`, two arrays `int64[n]`. They are read in one call."""
+        """Read n records in one call.
+
+        Args:
+            epochs: epoch of each record, `int64[n]`.
+            places: place of each record (index in its epoch), `int64[n]`.
+        """
 
     def keys(self, places: Ints) -> Ints:
-        """Return the keys `int64[n]` of the records at places, as the user knows them."""
+        """Return the keys `int64[n]`, as the user knows them, of the records at n places (indices in the epoch)."""
 
     def name_of(self, place: int) -> str:
-        """Name the record at a place of the first epoch, for messages."""
+        """Return a text that names, in messages, the record at a place (index) of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place of the record with this key; None if no place below `count` has it."""
+        """Return the place (index in the epoch) of the record with this key; None if no place below `count` has it."""
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
 
 class SampledRecords:
-    """Records of a source in the order of a sampler, after one-to-one operations.
+    """Records of a source in the order of a sampler, after operations that make one result from each record.
 
     Args:
         source: source of the records.
@@ -95,10 +100,14 @@ class SampledRecords:
         return used_records(self.source, int(self.keys(np.array([place]))[0]))
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """Return the records at `places` of `epochs`, two arrays `int64[n]`. They are read in one call.
+        """Read n records in one call, and run the operations on them.
 
         The random numbers of operations depend on the position in all epochs. If an operation
         fails, its exception has a note with the operation and the record key.
+
+        Args:
+            epochs: epoch of each record, `int64[n]`.
+            places: place of each record (index in its epoch), `int64[n]`.
         """
         keys = self.keys(places)
         records = reader_of(self.source)(keys)
@@ -117,7 +126,7 @@ class SampledRecords:
 
 
 class _Steps:
-    """Operations that are connected to one function of a record. Only one thread may use them at a time."""
+    """Operations that are connected to one function of a record. Not safe for several threads at a time."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations

@@ -1,6 +1,6 @@
 """Rules of joins, which decide from which input the next row comes: zip, interleave, limit, repeat.
 
-Their base class is in `joins`.
+Their base class, `JoinPolicy`, is in `joins`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class InTurn(JoinPolicy):
 class Interleaved(JoinPolicy):
     """Rule of interleave: one row of each open input in turn. If an input ends, the next one is opened in its place.
 
-    Its state: the number of rows so far, the index of the open input whose turn it is, the index
+    Its state: the number of rows so far, the place (among the open inputs) of the input whose turn it is, the index
     of the next input to be opened, and the indices of the open inputs.
 
     Attributes:
@@ -137,7 +137,7 @@ class All(OfOne):
     """Rule that gives all rows of one input. Its state: the number of rows so far.
 
     Attributes:
-        keeps: True if rows are kept in memory for a join above that reads them again.
+        keeps: True if rows are kept in memory, because a later join reads them again.
     """
 
     keeps: bool = False
@@ -185,8 +185,9 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """Rule of a source without random access. It exists to store the source's state where joins store the state of their rule.
+    """Rule of a source without random access, which chooses nothing: it lets a cursor store the source's state.
 
+    The cursor stores it in the same way as the state of a join's rule.
     The state: a local position, and the source's state there as text. An empty text means the
     beginning.
     """

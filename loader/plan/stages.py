@@ -2,10 +2,10 @@
 
 In: operations. Out: stages; spans.
 
-A stage's unit is the inputs of one output, if nothing is dropped or added. Their number is the
+A stage's unit is the number of inputs that make one output, if nothing is dropped or added. It is the
 product of the numbers that its operations take. An operation that takes several inputs (a `Batch`)
-after one that is not one-to-one (a `Filter`, a `FlatMap`) cannot know which positions its rows will
-come from. So it begins a new stage, whose inputs are the ordered rows of the stage before.
+after one that drops or adds elements (a `Filter`, a `FlatMap`) cannot know from which positions its inputs will
+come. So it begins a new stage, whose inputs are the ordered rows of the stage before.
 
     [map, Batch(8), map]                    one stage, unit 8: a task is a batch ("aligned")
     [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8 ("ragged")
@@ -22,18 +22,18 @@ from typing import NamedTuple
 from ...operations import Operation
 from .cursor import Subtree
 
-# Enough to be worth a task, few enough for a quick first element.
+# Enough positions to be worth a task, few enough for a quick first element.
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Smallest and largest number of positions in a task of single records."""
 
 MAX_PARTS = 32
-"""Largest number of parts into which a task is divided if it ended its worker. Each part is tried alone.
+"""Largest number of pieces into which a task is divided if its worker died from it. Each piece is tried alone.
 
-A part that ends a worker again is divided again.
+A piece from which a worker dies is divided, too, until the failing record is found.
 """
 
 COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
-"""Largest number of units, and of bytes, in a span that is read as columns. A larger unit is still read whole."""
+"""Largest number of batches, and of bytes, that a task reads as columns. A larger batch is still read in one task."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Stage:
     """Operations that run together in one task.
 
     Attributes:
-        number: index in the pipeline. The inputs of a stage have lower indices.
+        number: index of the stage in the pipeline. The stages from which it gets rows have lower indices.
         leaf: index of the leaf (source with its sampler) that the stage reads; None if its inputs
-            are rows.
+            are rows of another stage or a join.
         first: index, in the whole pipeline, of the stage's first operation.
         operations: the operations, in order.
-        part: the part of the pipeline that ends with this stage.
-        input: the part of the pipeline whose rows are the inputs; None if the stage reads a leaf.
+        part: the section of the pipeline that ends with this stage.
+        input: the section of the pipeline whose rows are the inputs; None if the stage reads a leaf.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
-        """Return True if the inputs are rows of a join."""
+        """True if the inputs are rows of a join (mix, zip and others)."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -72,34 +72,39 @@ class Stage:
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """Return `length`, reduced to the whole outputs that `most` inputs make, but at least the inputs of one output."""
+        """Return a number of inputs for a task: `length`, but at most `most`, rounded down to the inputs of whole outputs.
+
+        At least the inputs of one output are returned, even if these are more than `most`.
+        """
         return min(length, max(most // self.unit, 1) * self.unit)
 
     @cached_property
     def groups(self) -> bool:
-        """Return True if one of the operations makes one output of several inputs."""
+        """True if one of the operations makes one output from several inputs."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and passes each of them on; None if there is none."""
+        """Index of the first operation that takes several elements and returns each of them, such as a shuffle; None if none does.
+        """
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 
     @cached_property
     def one_to_one(self) -> bool:
-        """Return True if no operation drops or adds elements."""
+        """True if no operation drops or adds elements."""
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
     def reads_position(self) -> bool:
-        """Return True if an operation uses the position of its elements."""
+        """True if an operation uses the position of its elements, as random operations do."""
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
-        """Return True if the stage makes single rows of a leaf (a source with its sampler), which are grouped later.
+        """Return True if the stage makes single rows from a source, which a later stage groups into batches or windows.
 
-        `regrouped` has the indices of the stages whose rows another stage groups.
+        Args:
+            regrouped: indices of the stages whose rows another stage groups.
         """
         return self.leaf is not None and self.number in regrouped and not self.groups
 
@@ -108,7 +113,7 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of `inputs` inputs of a stream are used. A batch may drop the last ones as its remainder."""
+        """Return how many of the `inputs` inputs of a stream are used. A batch may drop the last ones as its remainder."""
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)
@@ -119,9 +124,12 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the first operation that gets too few elements for one output and drops them, and how many it gets.
+        """Return the first operation that drops all of its elements because they are too few, and how many it gets.
 
-        To be called only if `useful(inputs)` is 0.
+        Call it only if `useful(inputs)` is 0.
+
+        Args:
+            inputs: number of inputs of the stage.
         """
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
@@ -144,9 +152,15 @@ def unit_of(operations: Sequence[Operation]) -> int:
 
 
 def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
-    """Divide operations into the lists that each make up a stage. There is at least one list, which may be empty.
+    """Divide operations into lists, one for each stage (operations that run in one task).
 
-    With `skips_errors`, any operation may drop elements, like a filter.
+    There is at least one list, which may be empty. A new list begins with an operation that takes several elements, if
+    an
+    operation before it in the list may drop or add elements.
+
+    Args:
+        operations: the operations, in order.
+        skips_errors: True if failing records are skipped, so that any operation may drop elements.
     """
     starts, one_to_one = [0], not skips_errors
     for number, operation in enumerate(operations):
@@ -159,10 +173,14 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 
 
 def span_length(stage: Stage, following: Stage | None) -> int:
-    """Return the number of positions that a task reads, for a stage on a leaf (a source with its sampler).
+    """Return the number of positions that a task reads, for a stage that reads a source.
 
     If the stage makes batches, the inputs of one output. Else, for single records, the inputs of one
-    output of the `following` stage, within `[MIN_SPAN, MAX_SPAN]`; `MIN_SPAN` if `following` is None.
+    output of the next stage that takes its rows, within `[MIN_SPAN, MAX_SPAN]`.
+
+    Args:
+        stage: the stage (operations that run in one task).
+        following: the next stage; if None, the result for single records is `MIN_SPAN`.
     """
     if stage.groups:
         return stage.unit
@@ -210,15 +228,14 @@ def parts_of(span: Span, unit: int) -> list[Span]:
 
 
 def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
-    """Yield the spans from local position `start` to `total`, each of `length()` positions.
+    """Yield the spans (ranges of local positions) from `start` to `total`, each of `length()` positions.
 
-    After `length()` has grown, a span may be shorter, so that it ends at a multiple of the length. Groups of its
-    rows then end there, too.
+    After `length()` has grown, a span may be shorter, so that it ends at a multiple of the new length, counted from
+    `start`. Batches of its rows then end there, too.
 
     >>> lengths = iter([1, 2, 4, 8])
     >>> [stop for _, stop in spans(0, 8, lambda: next(lengths))]
     [1, 2, 4, 8]
-
     >>> list(spans(4, 10, lambda: 4))
     [Span(start=4, stop=8), Span(start=8, stop=10)]
     """

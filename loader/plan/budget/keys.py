@@ -1,4 +1,7 @@
-"""Keys of planned batches, split into their fields; and the place where a run of planned batches begins."""
+"""Keys of planned batches, split into their fields; and the place where a run of planned batches begins.
+
+A planned batch is one whose records were chosen from known lengths, before any record is read.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ Ints = NDArray[np.int64]
 
 
 class BatchKey(NamedTuple):
-    """Planned batches: their keys, split into four fields, each an array `int64[n]`.
+    """The fields of the keys of n planned batches, each field an array `int64[n]`.
 
-    A window is the batches that are planned together.
+    A window is a group of records whose batches are planned together.
 
     Attributes:
         window: number of the batch's window, counted over all epochs.
@@ -31,11 +34,13 @@ class BatchKey(NamedTuple):
 class RunStart(NamedTuple):
     """The place where a run of planned batches begins.
 
+    A window is a group of records whose batches are planned together.
+
     Attributes:
-        window: first window (batches that are planned together) that is planned for this run.
+        window: number of the first window whose batches are planned for this run's number of shards.
         position: first position of this run.
-        begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run did
-            not deliver.
+        begun: keys `int64[steps, shards]` of the batches of earlier windows that an earlier run did
+            not deliver. This run delivers them first.
     """
 
     window: int

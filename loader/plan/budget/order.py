@@ -1,12 +1,12 @@
-"""The order of batches that are planned from lengths, as a sampler: position → batch. Pure arithmetic.
+"""The order of batches that are planned from known lengths, as a sampler: position → key of a batch. No I/O.
 
 In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the places of its
 records and its shape. All shards have the same number of batches, and at each step batches of the same shape.
 
-A window is the batches that are planned together. Windows follow one another, epoch after epoch. The number of
-steps of a window depends on the number of shards. So a run that continues with another number of shards first gets the
-batches of the current window that were not delivered, one by one: the batches of each shape are divided among the new
-shards, and empty batches fill up the last step. The next window is planned for the new shards.
+A window is a group of records whose batches are planned together. Windows follow one another, epoch after epoch. The
+number of steps of a window depends on the number of shards. So a run that continues with another number of shards first
+gets the batches of the current window that were not delivered: the batches of each shape are divided among the new
+shards, and empty batches fill up the last step. The next window is planned for the new number of shards.
 """
 
 from __future__ import annotations
@@ -34,36 +34,37 @@ from .plans import FormerPlan, Plans
 Ints = NDArray[np.int64]
 
 DealtLayers = tuple[tuple[int, ...], ...]
-"""History of a run on several numbers of shards.
+"""History of runs on different numbers of shards.
 
-The first item is a pair: the first window that is not delivered, and the number of positions before
-it. Each further item belongs to a run that stopped inside this window, and has the step at which
-each of its shards stopped.
+The first item is a pair: the number of the first window that is not fully delivered, and the number of positions
+before it. Each further item belongs to a run that stopped inside this window: the step at which each of its
+shards stopped.
 """
 
-# The rest of windows is held in memory.
+# The undelivered batches are kept in memory.
 MOST_STEPS_APART = 1 << 14
 """Largest difference between the steps at which the shards of a run stopped."""
 
 STEPS_SEED = 1 << 63
-"""Part of the seed that makes permutations of steps different from those of records."""
+"""Combined with the seed (exclusive or), so that steps are not shuffled in the same way as records."""
 
 
 @dataclass(frozen=True, eq=False)
 class BudgetOrder(VectorSampler):
-    """Sampler that maps positions `first + step · shards + shard` of a run to keys of batches.
+    """Sampler of planned batches: maps a position, `first + step · shards + shard`, to the key of a batch.
 
     Attributes:
-        windows: windows of one epoch.
+        windows: windows (records whose batches are planned together) of one epoch.
         epochs: number of epochs; None for an endless stream.
         order_seed: seed of the random orders, in `[0, 2^64)`.
         identity: plain values that identify the order.
         seed: seed of random operations after the batches.
         shard_options: shard of this run.
-        layers: how earlier runs read the current window: a pair (index of the window, its first position), then for each run
-            the step that each shard reached. Empty if this run began at the beginning.
+        layers: what earlier runs read of the current window: a pair (number of the window, its first position), then
+            for
+            each run the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
-        former: plans of the windows that come before `windows`, if the plan was changed in earlier runs.
+        former: earlier plans, with the windows to which they apply, if the plan was changed in earlier runs.
     """
 
     windows: BudgetWindows
@@ -91,7 +92,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def plans(self) -> Plans:
-        """The plan of each window."""
+        """The plan of each window (records whose batches are planned together)."""
         return Plans(self.windows, self.former, self.order_seed)
 
     @property
@@ -100,7 +101,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """Number of steps of an epoch before each of its windows; the last entry is the number of all its steps."""
+        """For each window of an epoch, the number of steps before it; a last entry is the number of steps of the epoch."""
         return self.windows.steps_on(self._shards).before
 
     @property
@@ -120,7 +121,7 @@ class BudgetOrder(VectorSampler):
 
     @property
     def _steps(self) -> int | None:
-        """Number of steps of this run; None if it is endless."""
+        """Number of steps of each shard in this run; None if it is endless."""
         first, _, begun = self.start
         epochs = 1 if self.epoch is not None else self.epochs
         if not self.steps_per_epoch or not len(self.windows):
@@ -132,20 +133,20 @@ class BudgetOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order."""
+        """The plain values that identify the order."""
         former = [[plan.until, _shape_pairs(plan.windows)] for plan in self.former]
         values = {"shapes": _shape_pairs(self.windows), "former": former, "epoch": self.epoch}
         return {**self.identity, **{name: value for name, value in values.items() if value not in (None, [])}}
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
-        """Return the same order on another shard, for a run that continues no earlier run."""
+        """Return the same order on another shard, for a run from the beginning."""
         return dataclasses.replace(self, shard_options=shard_options, layers=())
 
     def after(self, layers: Any, shard_options: ShardOptions) -> BudgetOrder:
         """Return the order of a run on this shard that continues earlier runs.
 
         Args:
-            layers: how the earlier runs read the current window, as in the attribute `layers`.
+            layers: what the earlier runs read of the current window, as in the attribute `layers`.
             shard_options: shard of the run.
 
         Raises:
@@ -161,7 +162,7 @@ class BudgetOrder(VectorSampler):
         return order
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
-        """Return the same order with another number of epochs; `epochs` = None makes it endless."""
+        """Return the same order with another number of epochs; None makes it endless."""
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
@@ -179,17 +180,17 @@ class BudgetOrder(VectorSampler):
 
     @property
     def _origin(self) -> int:
-        """Number of the first window of this run."""
+        """Number of the first window (records whose batches are planned together) in this order."""
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
-        """Return the number of steps of this run's shards before the window with this number."""
+        """Return how many steps, from the start of the order, come before the window with this number."""
         epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
         return epochs * self.steps_per_epoch + int(self._before[inner])
 
     @cached_property
     def start(self) -> RunStart:
-        """The place where this run begins.
+        """The place where this run begins: its first window and position, and the batches that earlier runs did not deliver.
 
         Raises:
             ValueError: `layers` is not a possible history.
@@ -206,7 +207,7 @@ class BudgetOrder(VectorSampler):
         return self._last_run().left(runs[-1], self._shards)
 
     def _last_run(self) -> BudgetOrder:
-        """Return the order of the run before this run, with the plan that it had. `layers` must have such a run."""
+        """Return the order of the run before this run, with the plan used then. That run must have stopped inside a window."""
         *before, reached = self.layers
         run = dataclasses.replace(self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before))
         start = run.start
@@ -217,10 +218,10 @@ class BudgetOrder(VectorSampler):
         return run
 
     def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
-        """Return this order with another plan for all windows that no shard has begun.
+        """Return this order with another plan for all windows (records whose batches are planned together) not yet begun.
 
         Args:
-            windows: windows of one epoch in that plan; the same records are in each window.
+            windows: windows of one epoch in the new plan; each has the same records as in the current plan.
             reached: the step at which each shard of this run stopped.
 
         Raises:
@@ -256,10 +257,10 @@ class BudgetOrder(VectorSampler):
         return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
-        """Divide batches among shards. Return keys `int64[steps, shards]`.
+        """Divide undelivered batches among shards. Return their keys, `int64[steps, shards]`.
 
-        At each step all shards get batches of one shape. Empty batches fill up the last step of
-        each shape. The steps are shuffled.
+        At each step, all shards get batches of one shape. Empty batches fill up the last step of
+        each shape. The order of the steps is shuffled.
 
         Args:
             keys: keys of the batches, `int64[n]`.
@@ -290,7 +291,7 @@ class BudgetOrder(VectorSampler):
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return `layers` for the next run, after the shards of this run stopped at the steps `reached`.
 
-        Windows that all shards have read are left out.
+        Windows that all shards have read to their end are left out.
 
         Raises:
             CheckpointError: a step is after the end.
@@ -314,10 +315,7 @@ class BudgetOrder(VectorSampler):
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window that contains a step.
-
-        The step must come after the batches that an earlier run did not deliver.
-        """
+        """Return the number of the window (records whose batches are planned together) with a step that this run planned."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
@@ -330,7 +328,7 @@ class BudgetOrder(VectorSampler):
         return int(self.plans.batch_keys(key).window[0]) // len(self.windows)
 
     def record_keys(self, positions: Ints) -> Ints:
-        """Return the keys `int64[n]` of batches at positions of this run."""
+        """Return the keys `int64[n]` of the batches at n positions of this run."""
         steps, shard = np.divmod(positions - self.first_position, self._shards)
         return self._keys(steps, shard)
 
@@ -343,9 +341,7 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at some steps.
-
-        The steps must come after the batches that an earlier run did not deliver.
+        """Return the keys of a shard's batches at steps that this run planned, not at steps with batches of earlier runs.
 
         `shard` is a number or an array that is broadcast against the steps.
         """
@@ -361,7 +357,7 @@ class BudgetOrder(VectorSampler):
         return self.plans.key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Shuffle steps within their windows, and return their new places `int64[n]` there.
+        """Shuffle steps within their windows (records whose batches are planned together). Return the new places `int64[n]`.
 
         Args:
             places: place of each step in its window, before the shuffle.
@@ -377,7 +373,7 @@ class BudgetOrder(VectorSampler):
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
 
-        The result is only right for a run that continues no earlier run.
+        The result is right only for a run that began at the beginning.
         """
         found = np.flatnonzero(self.windows.places == place)
         if not len(found):
@@ -396,5 +392,5 @@ class BudgetOrder(VectorSampler):
 
 
 def _shape_pairs(windows: BudgetWindows) -> list[list[int]]:
-    """Return the shapes of planned batches as plain values: pairs [padded length, rows]."""
+    """Return the shapes of planned batches as pairs [padded length, number of rows]."""
     return [list(pair) for pair in zip(windows.shapes.lengths, windows.shapes.rows)]

@@ -1,7 +1,7 @@
-"""Decide whether batches can be planned from lengths; if so, make their source and order.
+"""Decide whether batches can be planned from known lengths; if so, make their source and order.
 
 In: a source, an order, operations. Out: a source of batches, their order, and the operations after
-a `BudgetBatch`; None if lengths are unknown.
+the `BudgetBatch`; None if there is no `BudgetBatch`, or if the lengths are unknown.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Ints = NDArray[np.int64]
 def planned_batches(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[BudgetSource, BudgetOrder, tuple[Operation, ...]] | None:
-    """Return the source and the order of planned batches, and the operations after them.
+    """Return a source of planned batches, their order, and the operations after them; None if batches cannot be planned.
 
-    Returns None if there is no `BudgetBatch`, or if lengths are unknown.
-
-    Raises:
-        ValueError: the sampler has a balance, too.
-        LengthsError: `lengths=` do not fit the records that are batched, or a record is too long.
+    That is the case if there is no `BudgetBatch`, or if the lengths of the records are unknown.
 
     Args:
         source: the user's source.
         sampler: its order.
         operations: operations of the pipeline, in order.
+
+    Raises:
+        ValueError: the sampler also has a balance (records divided among shards by cost).
+        LengthsError: `lengths=` do not fit the records that are batched, or a record is too long.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
     if number is None:
@@ -63,7 +63,7 @@ def planned_batches(
 
 
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
-    """Return the number of positions to plan, and how many times these records are repeated (None for ever).
+    """Return how many positions of a sampler to plan, and how many times the plan is repeated (None for ever).
 
     If all epochs of the sampler have the same records, one epoch is planned, otherwise all positions.
 
@@ -87,7 +87,10 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
 
 
 def refuse_balance(balance: Any) -> None:
-    """Check that there is no balance beside planned batches, which already give shards equal shapes at each step.
+    """Check that records are not also balanced by cost. Planned batches need no balance: at each step, all have one shape.
+
+    Args:
+        balance: the user's argument, or the sampler's balance.
 
     Raises:
         ValueError: `balance` is neither None nor False.
@@ -105,7 +108,7 @@ def batches_of(
     """Return the source and the order of batches of records whose lengths are known.
 
     Args:
-        records: the records, by place.
+        records: the records, by place (index in the epoch).
         operation: the `BudgetBatch`, which decides how they are batched.
         lengths: length of the record at each place.
         epochs: number of epochs; None for an endless order.
@@ -135,10 +138,10 @@ def _bytes_of(lengths: Ints) -> Any:
 
 
 def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
-    """Return the lengths, by key, of a source's records that are to be batched; None if they are unknown.
+    """Return the length of each record of a source, by record key, for a `BudgetBatch`; None if the lengths are unknown.
 
-    They are the `lengths=` of the `BudgetBatch`; without these, the source's own, if no operation
-    comes before the batches and there is no mix.
+    They are the `lengths=` of the `BudgetBatch`. If it has none, they are the lengths that the source states, unless an
+    operation comes before the batches or the source is a mix.
 
     Args:
         source: source of the records.
@@ -168,14 +171,14 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
 
 
 def whole_lengths(lengths: Any, count: int) -> Ints:
-    """Return the length of each record, `int64[count]`; if fields have lengths of their own, the largest of a record.
-
-    Raises:
-        LengthsError: a length is invalid, or there are not `count` lengths.
+    """Return the length of each record, `int64[count]`. If the fields of a record have their own lengths, it is the largest.
 
     Args:
         lengths: the lengths that a source states: an array, or a dict of arrays by field.
         count: number of records.
+
+    Raises:
+        LengthsError: a length is invalid, or there are not `count` lengths.
     """
     if isinstance(lengths, Mapping):
         return np.max([whole_lengths(of_leaf, count) for of_leaf in lengths.values()], axis=0)  # type: ignore

@@ -1,7 +1,8 @@
-"""Plans of batches: the batch that a key stands for. An earlier plan is used until a window, the last plan from there on.
+"""Find the batch that a key stands for. If the plan of batches was changed, each plan applies to a range of windows.
 
-In: keys. Out: windows, records and shapes of batches. A window is the batches that are planned together. Its number
-says which plan it has, so a batch that an earlier run planned but did not deliver is made by the plan of that run.
+In: keys. Out: windows, records and shapes of batches. A window is a group of records whose batches are planned
+together. Its number decides which plan applies, so a batch that an earlier run planned but did not deliver is made by
+the plan of that run.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ Ints = NDArray[np.int64]
 
 
 class FormerPlan(NamedTuple):
-    """A plan that was changed during the run.
+    """An earlier plan of batches, which was changed during the run.
 
     Attributes:
-        until: number of the first window that is planned otherwise.
-        windows: windows of one epoch.
+        until: number of the first window (records whose batches are planned together) to which it does not apply.
+        windows: windows of one epoch in this plan.
     """
 
     until: int
@@ -37,10 +38,12 @@ class FormerPlan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """The plans of a run, one after another. All have the same records in the same windows.
+    """All plans of batches that a run has used, one after another. In each, a window has the same records.
+
+    A window is a group of records whose batches are planned together.
 
     Attributes:
-        last: windows of one epoch, as they are planned now.
+        last: windows of one epoch in the current plan.
         former: earlier plans, in ascending order of their windows.
         order_seed: seed of the random orders, in `[0, 2^64)`.
     """
@@ -50,24 +53,25 @@ class Plans:
     order_seed: int
 
     def at(self, window: int) -> BudgetWindows:
-        """Return the plan of the window with this number, counted over all epochs."""
+        """Return the plan that applies to the window with this number, counted over all epochs."""
         return next((plan.windows for plan in self.former if window < plan.until), self.last)
 
     @cached_property
     def radix(self) -> tuple[int, int, int]:
-        """Upper limits, for keys, of the first record's index, the number of records, and the number of the shape."""
+        """Upper limits (exclusive) of three fields of a key: index of the first record, number of records, index of the shape.
+        """
         every = [self.last, *(plan.windows for plan in self.former)]
         widest = max(int(np.diff(windows.starts).max(initial=0)) for windows in every)
         rows = max(max(windows.shapes.rows) for windows in every)
         return widest + 1, rows + 1, max(len(windows.shapes.lengths) for windows in every)
 
     def key(self, parts: BatchKey) -> Ints:
-        """Return the keys `int64[n]` of batches."""
+        """Pack the fields of n batches into keys `int64[n]`."""
         slots, rows, shapes = self.radix
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def batch_keys(self, keys: Ints) -> BatchKey:
-        """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
+        """Split keys `int64[n]` into the window, index of the first record, number of records, and shape of each batch."""
         slots, rows, shapes = self.radix
         rest, shape = np.divmod(keys, shapes)
         rest, count = np.divmod(rest, rows)
@@ -75,12 +79,13 @@ class Plans:
         return BatchKey(window, start, count, shape)
 
     def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, tuple[int, int]]:
-        """Return the epoch of a batch, the places of its records in the epoch, and its rows and padded length.
+        """Return the epoch of a batch, the places of its records in the epoch, and its shape (rows, padded length).
 
         Args:
             key: key of the batch.
-            at_least: smallest number of places. A batch with fewer records gets further places of its window,
-                because an empty batch needs the structure of a record.
+            at_least: smallest number of places. A batch with fewer records gets further places of its window (records
+                whose
+                batches are planned together), because an empty batch needs the structure of a record.
         """
         window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
         windows = self.at(window)
@@ -99,12 +104,17 @@ class Plans:
         return epoch, found, (windows.shapes.rows[shape], windows.shapes.lengths[shape])
 
     def line_number(self, window: int, rank: int) -> int:
-        """Return a number that identifies the shuffle of the records of one shape in one window."""
+        """Return a number that identifies the shuffle of the records of one shape in one window.
+
+        Args:
+            window: number of the window (records whose batches are planned together).
+            rank: index of the shape.
+        """
         return window * len(self.at(window).shapes.lengths) + rank
 
 
 def shapes_of(values: Any) -> BatchShapes:
-    """Read shapes from the fingerprint of planned batches: a list of pairs [padded length, rows].
+    """Read the shapes of planned batches from a fingerprint: a list of pairs [padded length, number of rows].
 
     Raises:
         CheckpointError: they are damaged.

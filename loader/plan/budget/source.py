@@ -1,6 +1,6 @@
-"""A source whose records are planned batches. It makes each batch of the records of another source.
+"""A source whose elements are planned batches. It makes each batch from records of another source.
 
-In: keys of batches. Out: batches. All of their records are read in one call.
+In: keys of batches. Out: batches. The records of all batches of a call are read in one call.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class BudgetSource:
     """Source that returns planned batches by their keys.
 
     Args:
-        input: records of the batches.
-        operation: the `BudgetBatch`, which makes a batch of records.
-        order: order of any shard, which splits a key into the records of its batch.
+        input: records of the batches, by place (index in the epoch).
+        operation: the `BudgetBatch`, which makes a batch from records.
+        order: order of the batches (of any shard). It tells which records a key stands for.
         lengths: lengths of the records, by place, from which batches were planned.
     """
 
@@ -63,7 +63,7 @@ class BudgetSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the records. The batches are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the records. The batches are identified by the fingerprint of their order."""
         return self._input.fingerprint
 
     def _records_each(self) -> int:
@@ -74,9 +74,10 @@ class BudgetSource:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Ints) -> list[Any]:
-        """Return the batches with these keys.
+        """Return the batches with these keys, after reading all of their records in one call.
 
-        Their records are read in one call. Raises LengthsError if a record is longer than planned.
+        Raises:
+            LengthsError: a record is longer than planned.
         """
         if not len(keys):
             return []
@@ -103,7 +104,7 @@ class BudgetSource:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def with_former(self, order: BudgetOrder, former: Any) -> tuple[BudgetSource, BudgetOrder]:
-        """Return the source and the order with plans that were changed earlier in the run.
+        """Return the source and the order of batches with the earlier plans, which were changed during the run.
 
         Args:
             order: the order of this source's batches, without earlier plans.
@@ -124,11 +125,11 @@ class BudgetSource:
         return self.of_order(dataclasses.replace(order, former=plans))
 
     def windows_of(self, shapes: BatchShapes) -> BudgetWindows:
-        """Return the plan of the same records in batches of other shapes."""
+        """Return the windows (groups of records) of one epoch, planned for batches of other shapes."""
         return self._operation.windows_of(self._lengths, shapes)
 
     def of_order(self, order: BudgetOrder) -> tuple[BudgetSource, BudgetOrder]:
-        """Return the source of the same records for another order of batches, and this order."""
+        """Return a source of the batches of another order over the same records, and this order."""
         return BudgetSource(self._input, self._operation, order, self._lengths), order
 
     def place_of(self, record_key: int) -> int | None:

@@ -1,7 +1,7 @@
 """The order of packed rows that are planned from the lengths of documents, as a sampler: position → index of the row.
 
-In: positions of a run. Out: indices of rows, in order. A balance divides the rows of a global batch
-among the shards.
+In: positions of a run. Out: indices of rows, in order. The rows of a global batch are divided
+among the shards so that their costs are about equal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .source import PackedSource
 Ints = NDArray[np.int64]
 
 ROWS_SEED = 1 << 63
-"""Part of the seed that makes random operations on rows different from those on documents."""
+"""Added to the seed, so that random operations on rows draw other numbers than those on documents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class PackedOrder(VectorSampler):
     Attributes:
         source: source of the rows.
         documents: order of the documents of all shards.
-        balance: balance with the costs of rows.
+        balance: how rows are divided among shards, with the cost of each row.
         identity: plain values that identify the order; for an order of one epoch, with the number of
             that epoch.
         shard_options: shard of the run.
@@ -70,7 +70,7 @@ class PackedOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order."""
+        """The plain values that identify the order."""
         return self.identity
 
     def record_keys(self, positions: Ints) -> Ints:
@@ -84,7 +84,7 @@ class PackedOrder(VectorSampler):
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of the first row that contains a record as read in an epoch; None if no row does."""
+        """Return the position of the first row with a record as it is read in an epoch; None if no row contains it."""
         length = self.documents.epoch_length
         positions = np.arange(epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64)
         rows = (

@@ -1,7 +1,7 @@
-"""Decide whether the rows of a `Pack` are balanced; if so, plan them from lengths: make their source and order.
+"""Plan the rows of a `Pack` from the lengths of documents, if rows are to be balanced among shards by cost.
 
 In: a source, an order, operations. Out: a source of rows, their order, and the operations after the
-`Pack`; None if there is no balance.
+`Pack`; None if there is no `Pack`, or no balance.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ _INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, len
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """Return the source and order of packed rows, and the operations after the `Pack`; None if no `Pack` is balanced.
+    """Return a source of planned packed rows, their order, and the operations after the `Pack`; None if rows are not planned.
 
-    Raises:
-        LengthsError: the documents are not single records with one length each.
-        PackError: a document is too long.
-        ValueError: the documents are endless, or too many to plan.
+    Rows are planned if there is a `Pack`, and the sampler balances records among shards by cost.
 
     Args:
         source: the user's source.
         sampler: its order, perhaps with a balance.
         operations: operations of the pipeline, in order.
+
+    Raises:
+        LengthsError: the documents are not single records with one length each.
+        PackError: a document is too long.
+        ValueError: the documents are endless, or too many to plan.
     """
     balance: Balance | None = sampler.facts.balance
     number = next((number for number, one in enumerate(operations) if one.plans_rows), None)
@@ -57,9 +59,13 @@ def planned_packs(
 
 
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
-    """Return a leaf (a source with its sampler) of packed rows for one epoch.
+    """Return a leaf (a source with its sampler) of planned packed rows for one epoch.
 
     Its first row begins with the first document of the epoch.
+
+    Args:
+        leaf: the leaf for all epochs.
+        epoch: number of the epoch.
     """
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
     documents = one_epoch_of(order.documents, epoch)
@@ -92,7 +98,7 @@ def _identity(order: PackedOrder) -> dict[str, Any]:
 
 
 def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None:
-    """Check that rows can be planned from the lengths of records.
+    """Check that packed rows can be planned from the lengths of records.
 
     Args:
         operation: the `Pack`.
@@ -101,7 +107,7 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
 
     Raises:
         LengthsError: an operation before the `Pack` changes the number of elements; or the `Pack`
-            has several lengths.
+            packs several fields with lengths of their own.
         ValueError: there are too many documents, or endlessly many.
     """
     for one in before:

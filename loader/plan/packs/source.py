@@ -1,6 +1,6 @@
-"""A source whose records are rows of packed documents, planned from lengths.
+"""A source whose elements are rows of packed documents, planned from their lengths.
 
-The documents are another source's records.
+The documents are the records of another source.
 
 In: indices of rows. Out: the rows at these indices. All documents of these rows are read in one call, and each
 document is read once.
@@ -31,8 +31,8 @@ class PackedSource:
 
     Args:
         records: documents, by their position in the order of all epochs.
-        operation: the `Pack`, which makes a row of documents.
-        plan: plan of the rows, from the lengths of the documents at all positions.
+        operation: the `Pack`, which makes a row from documents.
+        plan: plan of the rows, made from the lengths of the documents at all positions.
     """
 
     def __init__(self, records: SampledRecords, operation: Pack, plan: PackPlan) -> None:
@@ -59,7 +59,7 @@ class PackedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the records. The rows are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the documents. The rows are identified by the fingerprint of their order."""
         return self.records.fingerprint
 
     def _records_each(self) -> int:
@@ -80,11 +80,11 @@ class PackedSource:
         return self.operation.planned([documents[number] for number in which.tolist()], named)
 
     def positions_in(self, row: int) -> Ints:
-        """Return the positions of the documents in a row, each document once."""
+        """Return the positions, in the order of all epochs, of the documents in a row, each document once."""
         return np.array(list(dict.fromkeys(self.plan.row(row).documents.tolist())), np.int64)
 
     def records_of(self, keys: Ints) -> Any:
-        """Return the keys of the records in rows; for a mix, by part."""
+        """Return the keys of the records in rows, one row after another; for a mix, by part."""
         found = [self.records.keys(self.positions_in(row)) for row in keys.tolist()]
         together = np.concatenate(found) if found else np.empty(0, np.int64)
         return facts_of(self.records.source).records_of(together)

@@ -1,1 +1,1 @@
-"""Steps: ranges of steps that a run skips, and facts about steps that need no reading."""
+"""Facts about the steps of a pipeline that need no reading; and ranges of steps that a run skips."""

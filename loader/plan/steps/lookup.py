@@ -31,7 +31,7 @@ class Place(NamedTuple):
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
     """Return the number of elements of a stream.
 
-    After a run on other shards, only the elements that this run did not deliver are counted.
+    If the run continues one on another number of shards, only the elements that that run did not deliver are counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -78,7 +78,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     Args:
         pipeline: pipeline of the stream.
         step: number of the step.
-        at: local position and number of the same or an earlier step.
+        at: a local position at which a step begins, and the number of that step, which is not later than `step`.
         skipped: steps that are skipped.
 
     Raises:
@@ -97,9 +97,13 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream: the epoch of its last record before a cursor.
+    """Return the epoch of each part of a mix, or of each joined stream: the epoch of its last record before a place.
 
-    `cursor` is the place in the stream. At the beginning, the result is the epoch of the first record.
+    At the beginning, it is the epoch of the first record.
+
+    Args:
+        pipeline: the pipeline.
+        cursor: the place in the stream.
 
     Raises:
         AttributeError: the pipeline has one source that is not a mix.
@@ -112,9 +116,11 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return how many records of each part of a mix, or of each joined stream, come before a cursor, over all shards.
+    """Return how many records of each part of a mix, or of each joined stream, come before a place, over all shards.
 
-    A cursor is a place in the stream.
+    Args:
+        pipeline: the pipeline.
+        cursor: the place in the stream.
 
     Raises:
         AttributeError: the pipeline has one source that is not a mix.
@@ -205,12 +211,13 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
-    """Return the only leaf and the only stage of a pipeline, after checking that its steps are known without reading.
+    """Return the only source and the only stage of a pipeline, after checking that its steps are known without reading.
 
-    `name` is the name of the caller, for the error message.
+    A stage is a group of operations that run together in one task.
 
-    A stage is a group of operations that run together in one task. A leaf is a source with its
-    sampler.
+    Args:
+        pipeline: the pipeline.
+        name: name of the caller, for the error message.
 
     Raises:
         TypeError: an operation decides which records are in an element.

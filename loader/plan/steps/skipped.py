@@ -1,4 +1,4 @@
-"""Steps that a run skips on purpose, for example after a loss spike; and ranges of steps or positions.
+"""Steps that a run skips because the user asked for it, for example after a loss spike; and ranges of steps or positions.
 
 In: half-open ranges of steps `[start, stop)`, counted over the whole stream. Out: sorted ranges
 with gaps between them; the local positions of skipped steps, and of later steps.
@@ -47,7 +47,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Sort ranges, and merge ranges that touch or overlap."""
+    """Return the ranges sorted, with ranges that touch or overlap merged into one."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -58,7 +58,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Ranges, others: Ranges) -> Ranges:
-    """Return the ranges without the parts that are in the other ranges.
+    """Return `ranges` without the steps that are in `others`.
 
     >>> without(((0, 10),), ((2, 4), (9, 12)))
     ((0, 2), (4, 9))
@@ -84,7 +84,7 @@ def count_of(left_out: Ranges, steps: int) -> int:
 
 
 def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """Return the subranges of `[start, stop)` that are outside all ranges `left_out`."""
+    """Return the ranges of steps in `[start, stop)` that are outside all ranges `left_out`."""
     return without(((start, stop),), left_out) if start < stop else ()
 
 
@@ -92,8 +92,9 @@ def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
 class SkippedSteps:
     """The steps that a run skips.
 
-    A skipped step is absorbed if it has no positions any more, because they were removed from the order
-    when the number of shards changed.
+    When the number of shards changes, skipped steps are removed from the order. They then have no positions any more,
+    and
+    are called absorbed.
 
     Attributes:
         steps: ranges of all skipped steps, absorbed or not.
@@ -129,7 +130,7 @@ class SkippedSteps:
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the ranges of local positions that belong to skipped steps after a known step.
+        """Return the ranges of local positions of the skipped steps from a known step on.
 
         Args:
             at: local position and number of the known step.

@@ -198,7 +198,7 @@ def test_what_a_run_on_other_shards_left_comes_by_the_former_weights():
     iterator = iter(_loader({"a": 1, "b": 0, "c": 0}))
     iterator.set_states(states)
     why = _refusal(lambda: iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=3))
-    assert "at_step=3 is too early: its records were left by a run on another number of shards" in why
+    assert "at_step=3 is too early: its records are the rest of a run on another number of shards" in why
     assert "Pass 5 or more" in why
     iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=5)
     assert [min(batch) // 100 for batch in _values(islice(iterator, 3))] == [0, 0, 1]
