@@ -1,7 +1,7 @@
 """The description of a device feeder: its source, its sharding and its buffers. `iter()` makes the feeder that runs.
 
 In: a loader, an iterator or any iterable, and a sharding. Out: feeders. The function `to_device` is
-a method of each class that has it as a member.
+also a method of each class that assigns it to one of its attributes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class DeviceLoader(FeederOptions):
     """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
-    If the source can be iterated again, each `iter()` is an independent run from the start. Over an
+    If the source can be iterated several times, each `iter()` is an independent run from the start. Over an
     iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If the
     iterator has a state, the next feeder continues after the last batch that the user received from the
     earlier feeder. Otherwise, the batches that the earlier feeder had read ahead are lost.
@@ -75,7 +75,7 @@ class DeviceLoader(FeederOptions):
     """
 
     def __len__(self) -> int:
-        """Return the length of the source, i.e. its number of batches on this process.
+        """Return the length of the source, i.e. its number of batches in this process.
 
         Raises:
             TypeError: the source has no length.
@@ -83,9 +83,10 @@ class DeviceLoader(FeederOptions):
         return len(self.source)  # type: ignore[arg-type]
 
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
-        """Return an iterable with one loop per epoch on devices, and one state for all; see `DataLoader.epochs`.
+        """Return an iterable with one loop per epoch, whose batches are on devices; see `DataLoader.epochs`.
 
-        Each epoch has its own feeder, which begins to read when the loop of the epoch begins.
+        One state covers all epochs. Each epoch has its own feeder, which begins to read when the loop of the epoch
+        begins.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -125,7 +126,7 @@ def to_device(
     on_uneven: Literal["error", "drop", "pad"] = "error",
     pinned_host: bool = False,
 ) -> DeviceLoader:
-    """Return the same stream as trees of `jax.Array`, transferred ahead of the user.
+    """Return the same stream as trees of `jax.Array`, which are transferred before the user asks for them.
 
     Args:
         self: the loader, iterator or other iterable whose method this is.
@@ -160,7 +161,7 @@ def to_device(
 def device_put(
     ds: Iterable[Any], device: ShardingLike, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
 ) -> DeviceLoader:
-    """Return a stream of batches on devices, transferred ahead of the user.
+    """Return a stream of batches on devices, which are transferred before the user asks for them.
 
     Like `loader.to_device`, with the name and the arguments of Grain; it takes batches from any iterable.
 

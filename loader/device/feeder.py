@@ -1,4 +1,4 @@
-"""The user's side of a feeder: start runs, deliver batches on their devices, and keep the user's position.
+"""The user's side of a device feeder: start runs, deliver batches on their devices, and keep the user's position.
 
 In: an iterator to read from ("upstream") and a sharding. Out: trees of `jax.Array`; and at any
 moment a state from which the stream can continue.
@@ -39,7 +39,7 @@ CLOSE_SECONDS = 5.0
 
 
 class DeviceFeeder(StreamPositionAPI):
-    """One pass over a stream, transferred to the devices ahead of the user; made by `iter(loader.to_device(…))`.
+    """One pass over a stream, transferred to the devices before the user needs it; made by `iter(loader.to_device(…))`.
 
     Use it from one thread at a time. The iterator that it reads from belongs to it until it is
     closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an
@@ -63,7 +63,7 @@ class DeviceFeeder(StreamPositionAPI):
         self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
         self._transfer = Transfer(description)
         self._run: Run | None = None
-        self._left: Run | None = None  # one that is to end
+        self._left: Run | None = None  # a run that was told to end
         self._finalizer: Any = None
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
@@ -121,26 +121,26 @@ class DeviceFeeder(StreamPositionAPI):
         return self._mask
 
     def stats(self) -> FeederStats:
-        """Return the seconds that you waited for batches, divided by reasons, and the times of the loader's work.
+        """Return how long you waited for batches, in seconds for each cause, and the times of the loader's work.
 
-        `print` it for a table.
+        `print` the result for a table.
         """
         return self._watch.stats(None if (host := self.host_iterator) is None else host.stats())
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times of your steps, and the loader's amounts and stages. Cheaper than `stats()`."""
+        """Return counts and times of your steps, and of the loader's work. It costs less than `stats()`."""
         host = self.host_iterator
         return self._watch.snapshot(None if host is None else host.snapshot())
 
     @property
     def host_iterator(self) -> Any:
-        """The `DataLoader`'s iterator that the feeder reads from; None if it reads from something else."""
+        """The `DataLoader`'s iterator from which the feeder reads; None if it reads from something else."""
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """Return the records of the last batch, as iterators do; none if the batch was only filled in.
+        """Return the keys of the records in the last batch, as iterators do; none if all of its rows were filled in.
 
-        A batch is only filled in if this host has no more data and others have.
+        All rows are filled in if this host has no more data and others have.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
@@ -148,8 +148,8 @@ class DeviceFeeder(StreamPositionAPI):
     def skipped_count(self) -> int:
         """Number of records or batches that were skipped because they failed; see `DataLoaderIterator.skipped_count`.
 
-        Batches that you have not received yet are included. What is read again after an error is
-        counted again.
+        Batches that you have not received yet are included. A record that is read a second time after an error is
+        counted a second time.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.
@@ -159,22 +159,24 @@ class DeviceFeeder(StreamPositionAPI):
     def start_prefetch(self) -> None:
         """Start to read and transfer now, in the background, instead of at the first `next`.
 
-        Does nothing if the feeder already runs, or if its stream has ended. Otherwise raises ClosedError
-        after `close`.
+        Does nothing if the feeder already runs, or if its stream has ended.
+
+        Raises:
+            ClosedError: the feeder was closed before its stream ended.
         """
         if self._run is None and not self._ended:
             self._begin()
 
     def get_state(self) -> Any:
-        """Return the upstream iterator's state after the batch that you received last.
+        """Return the state after the batch that you received last: a state of the iterator from which the feeder reads.
 
         Raises:
-            TypeError: the upstream iterator has no state.
+            TypeError: that iterator has no state.
         """
         return self.here().get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Move to the position of a state, which may be from a feeder or from an upstream iterator.
+        """Move to the position of a state, of a feeder or of the iterator from which it reads.
 
         Args:
             state: result of `get_state` of a feeder or of an iterator.
@@ -185,7 +187,7 @@ class DeviceFeeder(StreamPositionAPI):
                 its position.
             InUseError: another thread is inside `next`, or a signal handler calls this while it
                 interrupts `next`.
-            TypeError: the upstream iterator has no `set_state`.
+            TypeError: the iterator from which the feeder reads has no `set_state`.
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
@@ -195,7 +197,7 @@ class DeviceFeeder(StreamPositionAPI):
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard, if all shards were at the
+            equal_steps: True allows a list with the state of a single shard, if all shards were at the
                 same step and none had ended.
 
         Raises:
@@ -221,15 +223,15 @@ class DeviceFeeder(StreamPositionAPI):
         first possible step is `step + host_buffer + device_buffer + 2`.
 
         Args:
-            weights: other weights of a mix or a `WeightedSampler`.
-            omit: records to omit besides the records that are omitted already.
+            weights: new weights of a mix or a `WeightedSampler`.
+            omit: records to omit in addition to the records that are omitted already.
             batch_size: number of elements in the last `Batch`.
             at_step: number of the first changed batch. None (default): the first possible one; on
                 several shards, all must then be at the same step.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`, or its pipeline cannot be changed
-                so.
+                in this way.
             ValueError: the step is too early; or a value is outside its range.
         """
         upstream, own = self._upstream, self._description
@@ -244,7 +246,7 @@ class DeviceFeeder(StreamPositionAPI):
 
         Waits until a transfer that has begun is done, and up to 5 seconds for a source that is
         reading a record. A source that takes longer is left to its thread, which closes it
-        afterwards; another `close` waits for it again. An iterator that you passed stays open, and
+        afterwards; a second call of `close` waits for it, too. An iterator that you passed stays open, and
         returns to your position if it has a state.
         """
         if self._done:
@@ -275,14 +277,14 @@ class DeviceFeeder(StreamPositionAPI):
         return run
 
     def _new_run(self) -> Run:
-        """Make a run that starts where the upstream iterator is. The run has no reference to the feeder."""
+        """Make a run that starts where the iterator is from which the feeder reads. It does not refer to the feeder."""
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(own, upstream, self._transfer, agreement)
         intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position: after the batch received last; before the first, where the upstream iterator is."""
+        """Return the user's position: after the batch received last; or the iterator's position, if none was received."""
         upstream = self._upstream
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
         return at_changes(mark, upstream.changes) if upstream.changes else mark
@@ -304,7 +306,7 @@ class DeviceFeeder(StreamPositionAPI):
         self._ended = self._empty = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
-        """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error in place of a batch.
+        """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error that came in place of a batch.
 
         Args:
             ready: queue of the run, from which an error is removed.
@@ -336,13 +338,13 @@ class DeviceFeeder(StreamPositionAPI):
             del failed
 
     def _warn(self) -> None:
-        """Issue the warning that the transfer thread has noted, if there is one, at a line of the user's code."""
+        """Issue the warning that the transfer thread has prepared, if there is one, with a line of the user's code."""
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)
 
     def _leave_run(self) -> None:
-        """Tell the run's threads to end, without waiting for them. Does nothing without a run."""
+        """Tell the threads of the current run to end, without waiting for them. Does nothing without a run."""
         if self._run is not None:
             self._left = self._run
             self._run = None
@@ -351,10 +353,13 @@ class DeviceFeeder(StreamPositionAPI):
             self._finalizer.detach()
 
     def _settle(self, seconds: float = math.inf) -> bool:
-        """End the run.
+        """End the current run, and wait until its threads no longer use the iterator.
 
-        Return True when no thread uses the upstream iterator any more; False if that takes over
-        `seconds`. A transfer that has begun is waited for in any case.
+        Args:
+            seconds: longest wait for the iterator. A transfer that has begun is waited for in any case.
+
+        Returns:
+            True if no thread uses the iterator any more; False if that takes longer.
         """
         self._leave_run()
         if self._left is None or not self._left.join(seconds):

@@ -1,4 +1,4 @@
-"""The options of a device feeder, used by all its parts; and the import of jax, when a feeder is described.
+"""The options of a device feeder, used by all its modules; and the import of jax, when a feeder is described.
 
 In: the user's arguments. Out: the same arguments, checked.
 """
@@ -15,7 +15,10 @@ from ...errors import MissingExtraError
 
 
 def jax_for(what: str) -> Any:
-    """Return the module `jax`. `what` is the name of the function that needs it, for the error message.
+    """Return the module `jax`.
+
+    Args:
+        what: name of the function that needs it, for the error message.
 
     Raises:
         MissingExtraError: jax is not installed.

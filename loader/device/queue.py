@@ -1,4 +1,4 @@
-"""The queue between two threads of a running feeder, and its items.
+"""The queue between two threads of a device feeder, and its items.
 
 In: a batch on the host, a batch on its devices, the end of the stream, or an error. Out: the same
 items, in order.
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
-    """Times of the steps in the making of one batch, in seconds of `time.perf_counter`.
+    """Times at which the steps in making one batch on devices began and ended, in seconds of `time.perf_counter`.
 
     Attributes:
-        read_from: time at which the reader thread asked the upstream iterator for the batch.
-        read_to: time at which the upstream iterator returned the batch.
-        transformed: time at which `transform` had ended.
+        read_from: time at which the reader thread asked its iterator for the batch.
+        read_to: time at which the iterator returned the batch.
+        transformed: time at which the function `transform` had ended.
         agree_from: time at which the agreement with other processes began.
         agreed: time at which the agreement ended.
         transferred: time at which the batch was on its devices.
@@ -34,12 +34,12 @@ class Times(NamedTuple):
 
 @dataclass(slots=True)
 class Loaded:
-    """A batch on the host, after `transform`.
+    """A batch on the host, after the function `transform`.
 
     Attributes:
         batch: the batch.
-        mark: position of the upstream iterator after the batch.
-        made: three times: the batch was requested from the upstream iterator, was returned, and `transform`
+        mark: position, after the batch, of the iterator that is read.
+        made: three times: the batch was requested from the iterator, was returned, and `transform`
             had ended.
     """
 
@@ -56,8 +56,8 @@ class Delivered:
         batch: the batch.
         mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
             `on_uneven="pad"`.
-        mark: position of the upstream iterator after the batch.
-        times: times of its steps.
+        mark: position, after the batch, of the iterator that is read.
+        times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.
     """
 
@@ -70,10 +70,10 @@ class Delivered:
 
 @dataclass(slots=True)
 class End:
-    """The end of the upstream iterator, or of the run.
+    """The end of the iterator that a feeder reads, or of the feeder's run.
 
     Attributes:
-        mark: position of the upstream iterator.
+        mark: position of the iterator.
     """
 
     mark: Any = None
@@ -99,10 +99,11 @@ class HandOver:
     `taken += 1`. These call no function, so no signal handler runs between them. After an interrupt
     before them, the item is still there.
 
-    A thread waits in `SimpleQueue.get`. It is woken ("ring") by a `put`, which may be called from
+    A thread waits in `SimpleQueue.get`. It is woken ("rung") by a `put`, which may be called from
     anywhere, also from finalizers during garbage collection.
 
     Races:
+
     * A thread that changes something rings afterwards; a waiting thread checks again after each
       ring. An additional ring costs one check.
     * No thread rings if an earlier ring has not been noticed yet: it will be noticed after the
@@ -112,12 +113,12 @@ class HandOver:
     """
 
     def __init__(self, limit: int) -> None:
-        self.items: deque[Any] = deque()  # that were put and not taken
-        self.taken = 0  # how many were
-        self.closed = False  # nothing is to be put or taken any more
+        self.items: deque[Any] = deque()  # items that were put and not taken
+        self.taken = 0  # number of items that were taken
+        self.closed = False  # True: nothing is put or taken any more
         self._limit = limit
         self._put = 0
-        self._given_room = 0  # to those that were taken, and the one that is about to be
+        self._given_room = 0  # number of items taken, plus one if an item is about to be taken
         self._filled: SimpleQueue[None] = SimpleQueue()
         self._freed: SimpleQueue[None] = SimpleQueue()
 
@@ -133,7 +134,7 @@ class HandOver:
             self._freed.get()
 
     def put(self, item: Any) -> None:
-        """Append an item. The caller has waited for room."""
+        """Append an item. The caller must have waited for room."""
         self._put += 1
         self.items.append(item)
         _ring(self._filled)
@@ -145,7 +146,7 @@ class HandOver:
         return None if self.closed else self.items[0]
 
     def make_room(self) -> None:
-        """Give the sender room for one more item, because the first one is about to be removed."""
+        """Allow the sender to put one more item, because the first one is about to be removed."""
         self._given_room = self.taken + 1
         _ring(self._freed)
 
@@ -156,7 +157,7 @@ class HandOver:
         self.taken += 1
 
     def close(self) -> None:
-        """Close the queue, so that no thread waits any more."""
+        """Close the queue, and wake all threads that wait at it."""
         self.closed = True
         _ring(self._filled)
         _ring(self._freed)

@@ -6,7 +6,7 @@ then the end or an error.
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer` batches ─► the user
 
-There are two threads, so that a slow record does not delay batches that are already on the host,
+There are two threads, so that a slow record does not delay the transfer of earlier batches,
 and a transfer does not delay reading. The threads have a reference to the run, but not to the
 feeder. A feeder that is deleted stops them by closing the queues at which they wait.
 
@@ -35,17 +35,17 @@ from .upstream import Upstream
 EXIT_SECONDS = 1.0
 """Seconds for which the exit of the interpreter waits for the source of a run."""
 
-# Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken.
+# Needs no lock, which an interrupt might leave locked: it is changed and copied by single calls into C.
 _runs: set[weakref.ref[Run]] = set()
 """Weak references to all runs of feeders that exist."""
 
 
 @dataclass(frozen=True)
 class Intake:
-    """The work of the reader thread on each batch: read it from the upstream iterator, and transform it.
+    """The work of the reader thread on each batch: read it from an iterator, and transform it.
 
     Attributes:
-        upstream: the upstream iterator. It belongs to the reader thread until that has ended.
+        upstream: the iterator. It belongs to the reader thread until that has ended.
         transform: function that is applied to each batch; None for no function.
         ends_with_error: True if an error ends the run; False if the run continues with the next batch.
     """
@@ -55,7 +55,7 @@ class Intake:
     ends_with_error: bool
 
     def next(self) -> Loaded | End | Failed:
-        """Return the next batch; or the end of the stream; or an error in place of a batch."""
+        """Return the next batch; or the end of the stream; or the error that came in place of a batch."""
         try:
             return self._next()
         except BaseException as error:
@@ -82,7 +82,7 @@ class Intake:
 
 
 class Run:
-    """A run of the two threads, from its beginning to its end.
+    """A run of the two threads of a device feeder, from start to end.
 
     The user takes `Delivered` and `Failed` items from the queue `ready`. The last item is an `End`,
     or a `Failed` that is final.
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Return True if `stop` was called."""
+        """True if `stop` was called."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
@@ -124,17 +124,17 @@ class Run:
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
-        """Make the threads end soon, without waiting for them."""
+        """Ask the threads to end soon, without waiting for them."""
         self._loaded.close()
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run without moving the upstream iterator back. Called when the interpreter ends."""
+        """Stop the run, and leave its iterator where it is. Called when the interpreter ends."""
         self._abandoned = True
         self.stop()
 
     def join(self, seconds: float = math.inf) -> bool:
-        """Return True if the reader thread ends within `seconds`, else False. First waits for the transfer thread."""
+        """Wait for the transfer thread, and up to `seconds` for the reader thread. Return True if that has ended."""
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
 
@@ -189,7 +189,7 @@ def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
 
 
 def leave_to(iterator: Any) -> None:
-    """Wait until runs that were stopped no longer read from an iterator, so that another run can use it.
+    """Wait until all stopped runs of feeders have ended that read from an iterator, so that a new run can use it.
 
     Raises:
         ValueError: a run that was not stopped reads from it.
@@ -208,7 +208,7 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """Stop all runs at the exit of the interpreter, and wait up to a second for the reader thread of each."""
+    """Stop all runs of feeders when the interpreter ends, and wait up to a second for the reader thread of each."""
     runs = _all_runs()
     for run in runs:
         run.abandon()

@@ -1,4 +1,4 @@
-"""Find the sharding of each leaf of a batch.
+"""Find the sharding of each leaf (array) of a batch.
 
 In: a device, a sharding, `(mesh, axis names)` or a tree of these, from the user; and the leaves of
 a batch. Out: one checked sharding for each leaf. Imports jax. Facts that depend only on the layout of
@@ -66,7 +66,11 @@ def _as_sharding(target: Any) -> Sharding:
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
-    """Convert `(mesh, axes)`: `axes` are the names of mesh axes for the leading axis, or a whole PartitionSpec.
+    """Convert `(mesh, axes)` to a sharding.
+
+    Args:
+        mesh: the mesh.
+        axes: names of the mesh axes over which the leading axis is divided, or a whole PartitionSpec.
 
     Raises:
         ValueError: the mesh has no axis of this name.
@@ -95,17 +99,18 @@ STAYS = Stays()
 
 
 def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
-    """Return the sharding of each leaf of a batch. A sharding in the tree applies to all leaves below it.
+    """Return the sharding of each leaf (array) of a batch. A sharding in the tree applies to all leaves below it.
 
     If a leaf has fewer axes than a `PartitionSpec` has entries, only the first entries are used. A
-    number is put on every device. With `keep`, a leaf for which the tree has None or no key gets
-    the marker `STAYS` in place of a sharding.
+    number is put on every device.
 
     Args:
         shardings: a sharding or a tree of them.
         structure: structure of the batch.
         ranks: number of axes of each leaf.
-        keep: True if leaves without a sharding stay on the host.
+        keep: True if a leaf for which the tree has None or no key stays on the host. It gets the marker `STAYS` in
+            place
+            of a sharding.
 
     Raises:
         ShardingError: the tree of shardings does not fit the batch.
@@ -123,7 +128,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
-    """Return a tree of shardings; arrays without a sharding get the marker `STAYS` (they stay on the host).
+    """Return a tree of shardings in which arrays without a sharding get the marker `STAYS`: they stay on the host.
 
     Args:
         shardings: a sharding or a tree of them, which may have None, or lack keys of the batch.
@@ -147,7 +152,7 @@ def _completed(shardings: Any, batch: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
-    """Return the sharding for a leaf with `rank` axes, which uses at most `rank` entries of a PartitionSpec."""
+    """Return the sharding for an array with `rank` axes: only the first `rank` entries of its PartitionSpec are used."""
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
     first = PartitionSpec(*tuple(sharding.spec)[:rank])
@@ -156,10 +161,10 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """Return into how many pieces `sharding` divides an array with `rank` axes: for this process, and along each axis.
+    """Return into how many pieces a sharding divides an array with `rank` axes.
 
     Returns:
-        the number of pieces of its leading axis that this process holds; and, for each axis, into
+        The number of pieces of the leading axis that this process holds; and, for each axis, into
         how many pieces the mesh divides it.
     """
     entries = [*sharding.spec, *[None] * rank][:rank]
@@ -178,7 +183,7 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
     Rows come from each process; all other axes are complete in each process.
 
     Args:
-        sharding: sharding of the array. Without a mesh, the result is None.
+        sharding: sharding of the array. If it has no mesh, the result is None.
         shape: shape of this process's array.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
@@ -188,18 +193,21 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return n such that an array can be divided if this process's number of rows is a multiple of n.
+    """Return n such that an array can be divided over devices if this process's number of rows is a multiple of n.
 
-    The array has `rank` axes. The result is 1 if the sharding has no mesh.
+    Args:
+        sharding: sharding of the array. If it has no mesh, the result is 1.
+        rank: number of axes of the array.
     """
     return parts_of(sharding, rank)[0] if isinstance(sharding, NamedSharding) else 1
 
 
 def divides_rows(sharding: Sharding, rank: int) -> bool:
-    """Return True if a sharding divides the leading axis of a leaf with `rank` axes.
+    """Return True if a sharding divides the leading axis of an array with `rank` axes over devices.
 
     With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
-    device. Any other sharding divides it unless each device gets the whole leaf. A single number has no axis, and is not
+    device. Any other sharding divides it unless each device gets the whole array. A single number has no axis, and is
+    not
     divided.
     """
     if isinstance(sharding, NamedSharding):
@@ -208,20 +216,20 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Return True if the sharding has a mesh, each of whose devices holds the whole leaf."""
+    """Return True if the sharding has a mesh, and puts the whole array on each of its devices."""
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
     """Check that an array can be divided: its rows over this process's parts, other axes over all parts.
 
+    Args:
+        name: name of the array in the batch, for the message.
+        shape: shape of the array.
+        sharding: its sharding. A sharding without a mesh is not checked.
+
     Raises:
         ShardingError: it cannot be divided. The message names the nearest possible sizes.
-
-    Args:
-        name: name of the leaf, for the message.
-        shape: shape of the leaf.
-        sharding: its sharding. A sharding without a mesh is not checked.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
@@ -250,18 +258,18 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
 
 
 def describe_leaf(name: str) -> str:
-    """Describe the leaf with this name in messages. The name is empty if the batch is a single array."""
+    """Return the text with which messages name a leaf (array) of a batch. The name is empty if the batch is a single array."""
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 
 def processes_of(shardings: Any) -> list[int]:
-    """Return the indices of the processes that hold a part of any leaf, sorted, for a sharding or a tree of them."""
+    """Return the indices of the processes that hold a piece of any array, sorted, for a sharding or a tree of them."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 
 
 def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
-    """Return, for each process, the indices of the parts of the leading axis that its devices hold.
+    """Return, for each process, the indices of the pieces of the leading axis that its devices hold.
 
     Raises:
         ShardingError: the sharding has no mesh.

@@ -19,7 +19,7 @@ from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
 from .queue import Times
 
 KEPT = 1000
-"""Number of steps that `FeederStats.last` holds."""
+"""Largest number of steps in `FeederStats.last`."""
 
 
 class BatchTimes(NamedTuple):
@@ -28,7 +28,7 @@ class BatchTimes(NamedTuple):
     Attributes:
         asked: time at which the user asked for the batch.
         taken: time at which the user got the batch.
-        made: times of the steps in its making.
+        made: times of the steps in making it.
     """
 
     asked: float
@@ -100,13 +100,16 @@ _PARTS = (
     ("transfer", "send fewer bytes (uint8, converted on the device), or larger batches less often."),
     ("hand-over", "batches come in time, but many and small; make larger ones, or use some at once."),
 )
-"""The parts of a wait, in the order of `StepTimes`; each with advice if it is the largest."""
+"""The causes of a wait, in the order of `StepTimes`; each with the advice that is given if it is the largest."""
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """Divide a wait for a batch, from `began` to `ended`, into its causes.
+    """Divide the time in which the user waited for a batch into its causes.
 
-    `times` are the times of the batch's steps.
+    Args:
+        began: time at which the user asked for the batch.
+        ended: time at which the user got it.
+        times: times of the steps in making it.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
@@ -127,7 +130,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Collects the times of batches. The user's thread adds them; any thread may ask for the sums."""
+    """Collects the times of a feeder's batches. The user's thread adds them; any thread may ask for the sums."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -155,7 +158,7 @@ class Watch:
             self._steps += count
 
     def snapshot(self, loader: Snapshot | None) -> Snapshot:
-        """Return counts and times of the steps, with the amounts and the stages of the loader's snapshot."""
+        """Return counts and times of the steps, together with those of the loader's snapshot (None if there is no loader)."""
         with self._adding:
             self._add_up()
             total = StepTimes(*self._total)

@@ -24,11 +24,11 @@ Stopped = Callable[[], bool]
 
 
 class Stepper:
-    """Makes the steps of one run.
+    """Makes the steps of one run of a feeder: each turns a batch on the host into a batch on devices.
 
     Args:
         description: options of the feeder.
-        upstream: the upstream iterator.
+        upstream: the iterator that the feeder reads.
         transfer: transfers batches.
         agreement: agreement with other processes; None if no other process takes part.
     """
@@ -40,10 +40,10 @@ class Stepper:
         self._transfer = transfer
         self._agreement = agreement
         self._on_uneven = description.on_uneven
-        # Batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
+        # True: batches arrive here unchanged, so the numbers of rows that their iterator has promised are right.
         self._promises = description.transform is None
         self._template: Any = None
-        self._constants: dict[str, bytes] | None = None  # of batches that are filled up
+        self._constants: dict[str, bytes] | None = None  # leaves without rows, which must be equal in all batches
         self._known: tuple[Arrangement, int] | None = None
         self._known_verdict: Verdict | None = None
         self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
@@ -51,8 +51,14 @@ class Stepper:
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
         """Convert an item of the reader thread to an item for the user, after all hosts have agreed on it.
 
-        Return None if `stopped()` became True meanwhile; a `Failed` if this process or the agreement failed.
         Errors of the transfer are raised.
+
+        Args:
+            item: a batch, the end, or an error.
+            stopped: function that returns True to stop waiting for other hosts.
+
+        Returns:
+            The item; a `Failed` if this process or the agreement failed; None if `stopped()` became True.
         """
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
@@ -145,9 +151,12 @@ class Stepper:
         return most
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
-        """Return a batch without rows, to be filled up with zeros; None if `stopped()` became True before.
+        """Return a batch without rows, to be filled up with zeros, with the structure of earlier batches.
 
-        It has the structure of earlier batches of this process, or of another process.
+        Args:
+            stopped: function that returns True to stop waiting for a batch of another process, whose structure is used
+                if
+                this process had none; the result is then None.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not
@@ -161,9 +170,12 @@ class Stepper:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """Leave the agreement with the other hosts; they get a message if this host failed with `error`.
+        """Leave the agreement with the other hosts. They get a message if this host failed.
 
-        An error that came from another host does not count as a failure of this host.
+        Args:
+            error: the error that ended the run, or None. An error that came from another host does not count as a
+                failure of
+                this host.
         """
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)

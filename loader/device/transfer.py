@@ -40,13 +40,13 @@ from .trees import flatten
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Facts about all batches with the same structure, shapes and dtypes.
+    """Facts about all batches with the same structure, shapes and dtypes. A leaf is an array or number of the batch.
 
     Attributes:
         structure: structure of the batch.
         kinds: shape and dtype of each leaf.
         names: name of each leaf.
-        going: indices of the leaves that go to devices.
+        going: indices of the leaves that are transferred to devices.
         shardings: sharding of each leaf in `going`.
         leading: index, in `going`, of the leaf that defines the number of rows: the first that is
             divided along its leading axis, or else the first that has an axis; None if there is
@@ -71,7 +71,7 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves that go to devices, without the number of rows; it must be equal on all hosts."""
+        """Description of the leaves that are transferred, without the number of rows. It must be equal on all hosts."""
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
     def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
@@ -81,7 +81,7 @@ class Arrangement:
 
 @dataclass(slots=True)
 class Prepared:
-    """A batch split into its leaves.
+    """A batch split into its leaves (arrays and numbers).
 
     Attributes:
         leaves: the leaves.
@@ -92,9 +92,10 @@ class Prepared:
     arrangement: Arrangement
 
     def template(self) -> Any:
-        """Return the same tree with 0 rows. A process that has no batch fills it up with zeros.
+        """Return the batch with 0 rows. A process that has no batch left fills it up with zeros.
 
-        Leaves that have no rows keep their values. A leaf that stays on the host is replaced by None.
+        Leaves (arrays and numbers) that have no rows keep their values. A leaf that stays on the host is replaced by
+        None.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -104,10 +105,10 @@ class Prepared:
         return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
-        """Return the bytes of the leaves that go to devices and have no rows, by name.
+        """Return, by name, the bytes of the leaves (arrays and numbers) that are transferred and have no rows.
 
         If batches are filled up, these leaves must be equal in all batches, because a process that has no
-        batch uses the leaves of another batch.
+        batch left uses the leaves of another batch.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
@@ -115,7 +116,10 @@ class Prepared:
 
 
 class Transfer:
-    """Transfers batches to devices, as the options of a feeder (`description`) say.
+    """Transfers batches to devices.
+
+    Args:
+        description: options of the feeder.
 
     Raises:
         ValueError: `pinned_host` is used with devices of several processes.
@@ -131,7 +135,7 @@ class Transfer:
         self.warning: str | None = None  # about the first that was; for the user's thread
 
     def prepare(self, batch: Any) -> Prepared:
-        """Split a batch into leaves, and find the sharding of each.
+        """Split a batch into leaves (arrays and numbers), and find the sharding of each.
 
         Raises:
             TypeError: a leaf cannot be put on a device.
@@ -188,13 +192,15 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """Transfer a batch. Return it on its devices, and the mask, or None without `on_uneven="pad"`.
+        """Transfer a batch. Return it on its devices, and the mask (None without `on_uneven="pad"`).
 
-        The batch is filled up with zeros to `rows` rows, unless `rows` is None. The mask is False
-        for rows that were filled in.
+        Args:
+            prepared: the batch.
+            rows: number of rows to which it is filled up with zeros; None to leave it as it is. The mask is False
+                for rows that were filled in.
 
         Raises:
-            ShardingError: a leaf cannot be divided over its devices.
+            ShardingError: a leaf (array) cannot be divided over its devices.
         """
         arrangement = prepared.arrangement
         going = [prepared.leaves[number] for number in arrangement.going]
@@ -218,16 +224,20 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Return the leaf of a batch that defines its number of rows (or None), this number (or -1), and all leaves with rows.
+    """Find the leaves (arrays) of a batch that have its rows, and the number of rows.
 
-    A leaf is an array in the tree of the batch, and is given by its index. The first leaf that is
-    divided along its leading axis defines the number, or else the first that has an axis. If some leaf
-    is divided, a leaf that is whole on every device has no rows of the batch, even if it has the same length.
+    The first leaf that is divided along its leading axis defines the number, or else the first that has an axis. If
+    some
+    leaf is divided, a leaf that is put whole on every device does not count, even if it has the same length.
 
     Args:
         shapes: shape of each leaf.
         shardings: sharding of each leaf.
         divided: indices of the leaves that are divided along their leading axis.
+
+    Returns:
+        The index of the leaf that defines the number, or None; the number, or -1; and the indices of all leaves with
+            rows.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:
@@ -238,7 +248,7 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int
 
 
 def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[int]) -> None:
-    """Check that all leaves with rows have the same number of rows.
+    """Check that all leaves (arrays) of a batch that have rows have the same number of rows.
 
     Args:
         names: name of each leaf.
@@ -269,7 +279,12 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """Convert a Python number (`value`), the leaf with index `number` of a batch, to an array.
+    """Convert a Python number in a batch to an array.
+
+    Args:
+        value: the number.
+        structure: structure of the batch.
+        number: index of the number among the leaves of the batch.
 
     Raises:
         OverflowError: an int is too large for jax, which would otherwise wrap it around.
@@ -294,7 +309,7 @@ def _narrower(dtype: Any) -> Any:
 
 
 def _describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """Return a warning about the first integer in a batch that devices cannot hold; None if they can hold all."""
+    """Return a warning about the first integer in a batch that does not fit into its dtype on devices; None if all fit."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -365,10 +380,10 @@ def _wait(arrays: list[Any]) -> list[Any]:
 
 
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Begin the transfer of arrays, and return them on their devices, perhaps not yet complete.
+    """Begin the transfer of arrays, and return them as arrays on their devices, which may not be complete yet.
 
     Args:
-        leaves: the arrays; of an array that is divided over processes, this process's part.
+        leaves: the arrays; of an array that is divided over processes, this process's piece.
         shardings: sharding of each array.
     """
     if all(sharding.is_fully_addressable for sharding in shardings):

@@ -22,7 +22,7 @@ def _node_of(leaf: Any) -> Node | None:
 
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
-    """Return the children of a node, and JAX's structure of this node alone."""
+    """Return the children of a node, and JAX's description of the structure of this node alone."""
     children, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
     return children, structure
 
@@ -33,5 +33,5 @@ NAMESPACE = _NODES.namespace
 
 
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves of a batch, and the structure from which the batch can be rebuilt. None is no leaf."""
+    """Return the leaves of a batch, and the structure from which it can be rebuilt. None belongs to the structure."""
     return flatten_as(batch, nodes=_NODES)

@@ -1,4 +1,4 @@
-"""The iterator that a feeder reads from, and the position of the feeder's user in it.
+"""The iterator that a device feeder reads ("upstream"), and the position of the feeder's user in it.
 
 In: the iterator of a loader, or any other. Out: the same interface for both. The reading thread
 takes a mark (a position) after every batch; its state is computed only when the user asks for it,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Upstream:
-    """Wrapper of any iterator, with or without a state.
+    """Wrapper of the iterator that a feeder reads; the iterator may have a state or not.
 
     The feeder's threads refer to it, and not to the feeder.
 
@@ -45,7 +45,10 @@ class Upstream:
         self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
 
     def loader(self, what: str) -> DataLoaderIterator:
-        """Return the upstream iterator if it is a `DataLoader`'s. `what` is the purpose that the error names.
+        """Return the iterator if it is a `DataLoader`'s.
+
+        Args:
+            what: the purpose, which the error names.
 
         Raises:
             TypeError: it is another iterator.
@@ -57,13 +60,17 @@ class Upstream:
     def mark(self) -> Any:
         """Return the iterator's position.
 
-        The result has the methods of `StreamPosition`; some raise if it has no state.
+        The result has the methods of `StreamPosition`; some of them raise an error if the iterator has no state.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def read(self) -> Any:
-        """Return the next batch, after the iterator has taken up new changes. Raises StopIteration at the end."""
+        """Return the next batch. If the user has made changes (`feeder.change`), the iterator gets them first.
+
+        Raises:
+            StopIteration: at the end.
+        """
         self._take_up()
         return next(self.iterator)
 
@@ -72,7 +79,7 @@ class Upstream:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
-        """Add a change, which the iterator takes up before its next batch. It replaces later changes of a mix."""
+        """Add a change, which the iterator makes before its next batch. A change of a mix replaces later changes of the mix."""
         self._new_changes = [*(each for each in self._new_changes if not change.replaces(each)), change]
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
@@ -81,7 +88,7 @@ class Upstream:
         self.changes, self._new_changes = [], []
 
     def describe_at(self, mark: Any) -> str:
-        """Describe the iterator and, if known, the position of a mark."""
+        """Return a text that describes the iterator and, if known, the position `mark`, for `repr`."""
         host = self.host_iterator
         return f"source={type(self.iterator).__name__}" if host is None else mark.describe(host.snapshot().worker_count)
 
@@ -97,11 +104,13 @@ class Upstream:
         self.iterator.set_state(*((state,) if self.host_iterator is None else (state, strict)))
 
     def steady(self, mark: Any) -> int:
-        """Return how many consecutive batches are known to have equal lengths, counted from the batch before `mark`.
+        """Return how many consecutive batches are known to have equally many rows, beginning with the batch before a position.
 
         If each step has the same number of positions, and the last operation is a `Batch`, these are the
-        batch before `mark` and all whole batches after it. Otherwise the result is 1. A mark is a
-        position of the iterator.
+        batch before the position and all whole batches after it. Otherwise the result is 1.
+
+        Args:
+            mark: a position of the iterator.
         """
         batch = self._batch_of(mark)
         if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.skipped:
@@ -128,7 +137,7 @@ class Upstream:
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:
-        """Return facts about the `Batch` that decides the number of rows of a batch; None if there is none."""
+        """Return facts about the `Batch` that decides the number of rows in the batch at a position; None if there is none."""
         if self.host_iterator is None:
             return None
         if self._batch is None or self._batch[0] is not mark.pipeline:
@@ -201,7 +210,10 @@ class _LastBatch(NamedTuple):
 
 
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
-    """Return facts about the last `Batch`; None if there is none, or one batch may become several or none after it."""
+    """Return facts about the last `Batch` of a pipeline; None if it does not decide the number of rows, or if there is none.
+
+    It does not if a later operation makes several elements or none from a batch.
+    """
     if pipeline.top.stage is None:
         return None
     operations = pipeline.stages[pipeline.top.stage].operations

@@ -1,1 +1,1 @@
-"""Run tasks in the calling thread, on threads, or in other processes. Each module is imported when it is needed."""
+"""Run tasks in the calling thread, on threads, or in other processes. Each module is imported only when it is needed."""

@@ -1,9 +1,9 @@
-"""Make batches in the user's process if their rows are already side by side in shared memory, like rows of a `Pack`.
+"""Make batches in the user's process if their rows already lie side by side in shared memory, like rows of a `Pack`.
 
-In: a group of rows, and the blocks (the rows of one task each) that contain them. Out: the block of
+In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the block of
 their batch; or None if a worker has to make it.
 
-Such a batch is a view of the memory of its rows. It would take a worker longer to copy the rows than to
+Such a batch is a view of the memory of its rows. A worker would need longer to copy the rows than it needed to
 pack them.
 """
 
@@ -22,22 +22,24 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 # Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4
-"""Largest share of batches that may have rows of several blocks, which the user's process has to copy.
+"""Largest number of rows in a batch that is copied here, as a share of the rows of the blocks that it is copied from.
 
-A block has the rows that one task returned.
+A batch is copied if its rows are in several blocks. A block has the rows that one task returned.
 """
 
 
 class BatchesAtHand:
-    """Makes the batches of stages (operations that run in one task) that only stack rows, in the user's process.
+    """Makes batches in the user's process, for stages that only stack rows.
 
-    Attributes:
-        stages: indices of these stages. Empty if rows may be lost with a machine, or if only
-            workers record the documents of packed rows.
+    A stage is a group of operations that run in one task.
 
     Args:
         pipeline: pipeline of the run.
         rows_stay: True if rows are kept when their worker or machine ends.
+
+    Attributes:
+        stages: indices of these stages. Empty if rows may be lost with a machine, or if only
+            workers record the documents of packed rows.
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -47,9 +49,10 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Make the batch of a task, if its rows in `blocks` are side by side; return a finished handle with it.
+        """Make the batch of a task, if its rows in `blocks` lie side by side.
 
-        The result is None if a worker has to make the batch.
+        Returns:
+            A handle that already has the batch; None if a worker has to make it.
         """
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
@@ -72,9 +75,13 @@ class BatchesAtHand:
         return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of a task's batch: the origin of its first row in `blocks`.
+        """Return the origin of a task's batch (source and position, from which its keys follow): that of its first row.
 
         If the rows come from a join, their positions are their indices in the join, over all shards.
+
+        Args:
+            task: the task that makes the batch.
+            blocks: the rows to which the task refers.
         """
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags
@@ -93,12 +100,12 @@ def _only_stacks(stage: Stage) -> bool:
 
 
 def _is_aligned(rows: StackedRows) -> bool:
-    """Return True if every row of these columns begins at a multiple of a cache line, as batches do."""
+    """Return True if every row of these columns begins at the start of a cache line in memory, as batches do."""
     return all(column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns)
 
 
 class DoneHandle:
-    """Handle of a task that is done already: `result` returns the block."""
+    """Handle (result to come) of a task that is done already. `result` returns the block at once."""
 
     __slots__ = ("_block",)
 

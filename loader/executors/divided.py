@@ -1,6 +1,6 @@
-"""Divide a task that ended its worker, to find the record at fault.
+"""Divide a task that made its worker crash, to find the record at fault.
 
-In: a task. Out: tasks that are parts of it.
+In: a task. Out: smaller tasks that together do the same.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Divide a task into smaller tasks that are run one by one; return [task] if it cannot be divided.
+    """Divide a task into smaller tasks, which are run one by one; return [task] if it cannot be divided.
 
     Each smaller task has as little work as possible:
 
-    * for a task on positions, the positions from which one output is made;
-    * for a task on rows that are not grouped, a single row;
-    * for a task on one window of a `Pack` or of batches by budget, one of the window's elements.
+    * if the task reads positions: the positions from which one output is made;
+    * if it runs on rows that are not grouped: a single row;
+    * if it runs on one window of a `Pack` or of batches by budget: one of the window's elements.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:
@@ -39,7 +39,7 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
 
 
 def inputs_of(task: Task) -> Sequence[Task]:
-    """Return one task for each position or row of a task."""
+    """Return one task for each position or row that a task reads."""
     task = replaced(task, only=None)
     if isinstance(task, GroupTask):
         return single_rows(task)

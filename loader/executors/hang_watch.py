@@ -1,6 +1,6 @@
 """Report tasks that take too long, from a separate thread.
 
-In: the workers of this process. Out: a `Hang` for each long task, with its operation, record and
+In: the workers that run in this process. Out: for each long task, a `Hang` with its operation, record and
 Python stack.
 """
 
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
 
 # Chosen.
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
-"""Least and largest seconds between two checks; within these, a tenth of the time after which a task is reported."""
+"""Smallest and largest seconds between two checks. Within these, they are a tenth of the time until a task is reported."""
 
-# Chosen: the thread has nothing to do after it was told to end.
+# Chosen: the thread has nothing more to do when it is asked to end.
 CLOSE_SECONDS = 1.0
 """Seconds that `close` waits for the thread to end."""
 
-# Chosen: the innermost ones say where the task waits.
+# Chosen: the innermost frames say where the task waits.
 MOST_FRAMES = 12
-"""Number of stack frames that a report shows."""
+"""Largest number of stack frames that a report shows."""
 
 
 class UnderWay(Protocol):
-    """Interface of a current read of records, which a thread makes."""
+    """Interface of a read of records that a thread is making at the moment."""
 
     @property
     def thread(self) -> int:
-        """Return the identifier of the thread."""
+        """The identifier of the thread."""
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """Return the keys of the records that are being read."""
+        """The keys of the records that are being read."""
 
 
 class ReadsUnderWay(Protocol):
-    """Interface of the reads in this process that are made ahead of the work."""
+    """Interface of the reads that threads of this process make in advance of the tasks."""
 
     def oldest(self) -> UnderWay | None:
         """Return the read that has been running for the longest time; None if there is none."""
@@ -80,20 +80,20 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
         seconds: seconds since any worker sent something.
     """
     _LOGGER.warning(
-        f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given {given}. Code that "
-        "holds the interpreter's lock does that, or a stopped process. timeout= ends such workers.",
-        extra={"hanging": f"worker {worker} has said nothing for {seconds:.1f} s"},
+        f"worker {worker} has sent nothing for {seconds:.0f} s, not even a report about its task. Its task works on {given}. "
+        "The cause may be code that holds Python's lock (GIL), or a stopped process. Pass timeout= to end such workers.",
+        extra={"hanging": f"worker {worker} has sent nothing for {seconds:.1f} s"},
     )
 
 
 class HangWatch:
-    """Calls `tell` for each task that takes longer than `seconds`, and again after as many further seconds.
+    """Calls a function for each task that takes too long, and calls it again each time after as many further seconds.
 
     Args:
         seconds: seconds after which a task is reported. None: no task is reported, and no thread is
             started.
-        reads: reads of this process that are ahead of the work; a worker may wait for one of them.
-        tell: function that gets the report, called in the thread of the watch.
+        reads: reads that this process makes in advance; a worker may wait for one of them.
+        tell: function that gets the report. It is called in the thread of the watch.
     """
 
     def __init__(self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]) -> None:
@@ -107,10 +107,11 @@ class HangWatch:
         finalize(self, self._ended.set)
 
     def add(self, worker: Worker) -> None:
-        """Watch one more worker of this process.
+        """Watch one more worker that runs in this process.
 
-        The first call starts the thread of the watch, unless `seconds` is None. If the system cannot start a
-        thread, nothing is watched.
+        The first call starts the thread of the watch, unless tasks are never reported (`seconds` is None). If the
+        system
+        cannot start a thread, nothing is watched.
         """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
@@ -132,7 +133,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run for the watch's `seconds`, and again after each further such time."""
+        """Report each task that has run too long, once for every `seconds` seconds that it has run."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -156,12 +157,12 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
     """Describe the task that a worker is running. Called from another thread.
 
-    The worker continues meanwhile, so the data record on which it works may be unknown.
+    The worker continues meanwhile, so the record on which it works may be unknown.
 
     Args:
         worker: the worker.
-        busy: its current task, with thread and time.
-        reads: reads ahead of the work. If the worker waits for records, the oldest read is
+        busy: its current task, with the thread and the start time.
+        reads: reads that are made in advance. If the worker waits for records, the read that has run longest is
             described.
         seconds: seconds since the task began.
     """
@@ -201,13 +202,13 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the innermost frames before the first that belongs to this package."""
+    """Return the innermost frames up to, and without, the first frame of this package: those of the user's code."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 
 
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
-    """Return the name of the pipeline's operation whose function is in one of the frames; "reading" if none is."""
+    """Return the name of the operation whose function runs in one of the stack frames; "reading" if there is none."""
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
         function = operation.user_function

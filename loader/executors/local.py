@@ -1,6 +1,6 @@
 """The executors inside the user's process: one works in the calling thread, one on worker threads.
 
-In: tasks. Out: blocks (results). Records are read ahead on other threads where that helps. Worker
+In: tasks. Out: blocks (results). Records are read in advance on other threads where that helps. Worker
 threads are useful for operations that release the GIL, and for Python without a GIL.
 """
 
@@ -27,9 +27,9 @@ from .protocol import Executor, Handle, window_of
 from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
 
-# Chosen: the cost of a task is little then, beside that of its batches.
+# Chosen: the cost of a task is then small compared with that of its batches.
 MOST_UNITS = 64
-"""Largest number of batches in a task whose batches are made one by one."""
+"""Largest number of batches in a task that makes them one by one."""
 
 
 class InlineExecutor(Executor):
@@ -37,7 +37,7 @@ class InlineExecutor(Executor):
 
     Args:
         pipeline: pipeline of the run.
-        options: options of reading and statistics; options of workers are not used.
+        options: options for reading and statistics. Its options for workers are not used.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
@@ -55,7 +55,7 @@ class InlineExecutor(Executor):
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions of the next task of a stage (operations that run in one task).
+        """Return the number of positions in the next task of a stage (operations that run in one task).
 
         A task has one batch, or several if batches take little time. Tasks of single rows have as
         many rows as take about 30 ms.
@@ -66,7 +66,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to have submitted at a time: one, and the tasks that are read ahead."""
+        """Return how many tasks of a stage should be submitted at a time: one, and those whose records are read ahead."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -94,7 +94,7 @@ class InlineExecutor(Executor):
         return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Choose the number of batches in the next task, from the seconds that a task of `units` batches took."""
+        """Choose the number of batches in the next task, from the seconds that `units` batches took."""
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -114,7 +114,7 @@ class InlineExecutor(Executor):
         return block
 
     def close(self) -> None:
-        """Stop the reader threads, and the workers of sources that have their own."""
+        """Stop the reader threads, and also threads or processes that a source has started itself."""
         self._hang_watch.close()
         self._ahead.close()
         self._worker.close()
@@ -127,8 +127,8 @@ class InlineHandle:
     Attributes:
         executor: executor that runs the task.
         task: the task.
-        blocks: blocks whose rows the task refers to.
-        ahead: function that waits for the task's records; None if they are not read ahead.
+        blocks: blocks (results of earlier tasks) to whose rows the task refers.
+        ahead: function that waits for the task's records; None if they are not read in advance.
     """
 
     executor: InlineExecutor
@@ -180,11 +180,11 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions of a stage's next task: a batch, or as many single rows as take about 30 ms."""
+        """Return the number of positions in a stage's next task: a batch, or as many single rows as take about 30 ms."""
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to have submitted at a time: enough for all threads, and for reading ahead."""
+        """Return how many tasks of a stage should be submitted at a time: enough for all threads and for reading ahead."""
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))

@@ -31,9 +31,13 @@ if TYPE_CHECKING:
 def make_executor(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
 ) -> Executor:
-    """Return the executor that the options ask for. It reports its workers to `observer`.
+    """Return the executor that the options ask for: in the calling thread, on threads, in processes or on Ray.
 
-    With `worker_count="auto"`, `tuning` keeps the search for the best number of workers from epoch to epoch.
+    Args:
+        pipeline: pipeline of the run.
+        options: options of the loader.
+        observer: gets the number of workers, and statistics.
+        tuning: keeps the search for the best number of workers from epoch to epoch, if `worker_count="auto"`.
 
     Raises:
         ValueError: worker processes were asked for, and this system has none.
@@ -71,7 +75,7 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn if an operation has a random generator as attribute, because all worker processes would get equal copies of it."""
+    """Warn if an operation has a random generator as attribute, because all worker processes would draw the same numbers."""
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
@@ -86,11 +90,15 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or an executor that may use the calling thread instead.
 
-    `tuning` keeps the measurements from epoch to epoch.
-
     If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If a
     source reads on threads of its own and records are only batched, the calling thread does the
     work. Workers are used in any case if an option or the pipeline needs them.
+
+    Args:
+        pipeline: pipeline of the run.
+        options: options of the loader.
+        observer: gets the number of workers, and statistics.
+        tuning: keeps the measurements from epoch to epoch.
 
     Raises:
         ValueError: this system has no worker processes.
@@ -111,14 +119,17 @@ def _are_in_memory(columns: Any) -> bool:
 
 
 def _owns_memory(column: Any) -> bool:
-    """Return True if an array, or the array of which it is a view, owns its memory: it is not a mapped file."""
+    """Return True if the data of an array are in memory of this process: in the array itself, or in the array it is a view of.
+
+    False for a mapped file.
+    """
     while isinstance(column, np.ndarray) and column.base is not None:
         column = column.base
     return isinstance(column, np.ndarray | bytes)
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """Return True if records are only read and batched, and all sources use all processors by themselves."""
+    """Return True if records are only read and batched, and each source already reads on several threads by itself."""
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         leaf.source_facts.has_own_threads for leaf in pipeline.leaves
     )

@@ -1,6 +1,6 @@
 """Choose the length of the next tasks from the times of earlier ones.
 
-In: times of tasks. Out: the number of positions or rows of the next task, the number of tasks in
+In: times of tasks. Out: the number of positions or rows in the next task, the number of tasks in
 one message to a worker, and an estimate of a task's time.
 
 The first tasks are as small as possible, so that the first element comes soon. A batch of small
@@ -20,22 +20,22 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..work.tasks import SpanTask, Task, input_count
 
-# A hundred times its messages. Measured with `mnist` and two workers.
+# A hundred times as long as its messages take. Measured with `mnist` and two workers.
 TASK_SECONDS = 30e-3
-"""Seconds that a task should take at most. One with a single batch may take longer."""
+"""Largest number of seconds that a task should take. A task of a single batch may take longer."""
 
-# Measured with `mnist` and `ragged`. The second: rows are then still in the caches when they are
-# read.
+# Measured with `mnist` and `ragged`. With the second number, rows are still in the caches when they
+# are read.
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""Largest number of bytes of a task's rows; the second number if other tasks read these rows again."""
+"""Largest number of bytes of a task's rows; the second number applies if later tasks read these rows."""
 
 # Chosen: rows of one window lie side by side, and are batched without a copy.
 WINDOW_BYTES = 1 << 20
-"""Largest number of bytes of a task's packed rows, if they are of several windows."""
+"""Largest number of bytes of a task's packed rows, if they come from several windows of a `Pack`."""
 
-# Chosen by the size of a packet: the tags of more have no room in it.
+# Chosen by the size of a packet, which has no room for the keys of more batches.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Largest number of spans or groups in the tasks of one message; the second limit if other tasks read the rows again."""
+"""Largest number of batches in the tasks of one message; the second number applies if later tasks read their rows."""
 
 # Chosen: small against `TASK_BYTES`.
 INLINE_UNITS = 8
@@ -43,30 +43,30 @@ INLINE_UNITS = 8
 
 # Chosen.
 WAITING_SHARE = 0.1
-"""Share of a worker's time. If it waits longer for records, more tasks are read ahead."""
+"""Share of a worker's time. If it waits for records for more than this share, records of more tasks are read in advance."""
 
-# Chosen: with enough reads running, a task that did not wait says little.
+# Chosen: if enough reads are running, a task that did not wait does not show that fewer would do.
 STILL_WAITING = 0.98
-"""Factor by which the noted share of waiting falls after a task that did not wait."""
+"""Factor by which the recorded share of waiting falls after a task that did not wait."""
 
 # Chosen.
 OBJECT_SHARE = 1 / 8
-"""Share of the smallest object store that the rows of one task may fill."""
+"""Share of the smallest of Ray's object stores that the rows of one task may fill."""
 
 # Chosen: rows need not be spread evenly over the stores.
 STORE_SHARE = 1 / 2
-"""Share of all object stores that the rows of all current tasks may fill."""
+"""Share of all of Ray's object stores together that the rows of all current tasks may fill."""
 
 
 class Limits(NamedTuple):
-    """Limits for how many positions (or rows) the tasks of a stage (operations that run in one task) have.
+    """Limits for the number of positions (or rows) in the tasks of a stage (operations that run in one task).
 
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
         task: largest number in a task.
-        message: largest number in all tasks of a message. Also the largest number of rows that may
-            result from them, unless `least` makes more.
-        nbytes: largest number of bytes of a task's rows, unless `least` makes more.
+        message: largest number in all tasks of a message. Also the largest number of rows that they may
+            make, unless `least` already makes more.
+        nbytes: largest number of bytes of a task's rows, unless `least` already makes more.
     """
 
     least: int
@@ -76,7 +76,7 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by index, if no messages are sent."""
+    """Return the limits of each stage (operations that run in one task), by index, for tasks in the calling thread."""
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -86,11 +86,11 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by index, if messages go to workers.
+    """Return the limits of each stage (operations that run in one task), by index, for tasks that workers run.
 
     Args:
         pipeline: pipeline of the run.
-        several: True if a message may have several batches; False if it has one.
+        several: True if the tasks of a message may have several batches together; False if only one.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -122,9 +122,10 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """Measures the times of tasks, and chooses the length of the next task within the `limits` of its stage.
+    """Measures the times of tasks, and chooses the length of the next task.
 
-    A stage is the operations that run together in one task.
+    Args:
+        limits: limits for each stage (operations that run in one task), by index.
     """
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
@@ -136,18 +137,18 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows for the next task of a stage."""
+        """Return the number of positions or rows in the next task of a stage (operations that run in one task)."""
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Return the number of tasks for the next message of a stage."""
+        """Return the number of tasks in the next message of a stage (operations that run in one task)."""
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if a task cannot change the length of the next tasks, because they already have the full length.
+        """Return True if a task cannot change the length of the next tasks, because they already have the largest length.
 
         Args:
-            stage: index of the stage.
+            stage: index of the stage (operations that run in one task).
             seconds: seconds that the task took.
             rows: number of rows that it made.
         """
@@ -155,11 +156,11 @@ class Pace:
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Return True if tasks of a stage waited for their records for more than 10 % of their time."""
+        """Return True if tasks of a stage (operations that run in one task) waited for records for over 10 % of their time."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Return how many tasks of a stage may have their rows in memory at a time.
+        """Return how many tasks of a stage may have their rows in memory at a time; unlimited if the size of rows is unknown.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -170,20 +171,19 @@ class Pace:
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
-        """Record the time of a task, and adapt the length of the next ones.
+        """Record the time of a task, and adapt the length of the next tasks.
 
         The length at most doubles after each task. Waiting for records counts as time of the task.
 
         Args:
             task: task that is done.
             seconds: seconds that it took.
-            waited: seconds of these in which it waited for records.
+            waited: how many of these seconds it waited for records.
             rows: number of rows that it made.
             size: bytes of these rows; 0 if unknown.
 
         Returns:
-            True if the length of tasks or messages, the need to read ahead, or the bytes per input
-            changed.
+            True if this changed the length of tasks or messages, the need to read in advance, or the bytes per input.
         """
         stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
         before = self._together[stage], self.waits(stage), self._weights.get(stage, 0)
@@ -203,14 +203,14 @@ class Pace:
 
 
 class Budget:
-    """Limits of tasks by the bytes of their rows in the object stores of a Ray cluster.
+    """Limits of tasks, from the sizes of their rows and of the object stores of a Ray cluster.
 
-    An object occupies one piece of the store of the node that made it, and of each node that reads
+    An object takes memory in the store of the node that made it, and of each node that reads
     it. An object that is large compared with the store displaces others, is written to disk, or never
     arrives. So the first tasks make one output each, and tasks grow once the size of rows is known.
 
     Args:
-        stages: number of stages that have rows in the stores at the same time.
+        stages: number of stages (operations that run in one task) whose rows are in the stores at the same time.
     """
 
     def __init__(self, stages: int) -> None:
@@ -227,7 +227,7 @@ class Budget:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Record that a task with `inputs` inputs made `rows` rows, of `size` bytes together.
+        """Record that a task of a stage, with `inputs` inputs, made `rows` rows of `size` bytes together.
 
         The estimated size of a row rises at once after a task with larger rows, and falls slowly after smaller ones.
         """
@@ -237,7 +237,7 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task of a stage that reads records; 1 before its first task is done."""
+        """Return the largest number of inputs for a task that reads records; 1 until a task of the stage is done."""
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])
@@ -254,11 +254,11 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be in progress, or done and not received, at a time; at least 1.
+        """Return how many tasks of a stage may be running, or done but not received, at a time; at least 1.
 
         Args:
             stage: index of the stage (operations that run in one task).
-            inputs: number of inputs of the next tasks, which may be larger than any that is done.
+            inputs: number of inputs of the next tasks, which may be larger than those done so far.
         """
         room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
         return self._most(room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs))
@@ -268,9 +268,13 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return how many tasks of a stage, of `positions` positions each, one worker reads ahead; 0 for none.
+    """Return for how many tasks of a stage one worker should read records in advance; 0 for none.
 
-    A stage is the operations that run together in one task.
+    Args:
+        pipeline: pipeline of the run.
+        options: options for reading.
+        stage: index of the stage (operations that run in one task).
+        positions: number of positions in a task.
     """
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
@@ -279,7 +283,7 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 
 
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
-    """Return how many keys of a leaf (a source with its sampler) are read ahead.
+    """Return how many record keys of a source are read in advance.
 
     Together they stand for about `options.prefetch_buffer_size` records; there is at least one key for each
     concurrent read.
@@ -289,7 +293,7 @@ def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return how many concurrent reads of a leaf (a source with its sampler) `options` allow; 0 for no reading ahead."""
+    """Return how many concurrent reads of a source are made, if `options` allow reads in advance; 0 for none."""
     readers = options.prefetch_buffer_size
     if readers and leaf.source_facts.read_in_loop is None:
         readers = options.num_threads

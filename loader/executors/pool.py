@@ -3,9 +3,9 @@
 In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
 The rules:
-* A job goes to the worker with the least work. Missing workers are started first. With a `depth`, a worker gets jobs
-  only after it has begun, and has at most `depth` messages of jobs; other jobs wait in their order. A job at which a
-  worker ended is then tried with no other job, because answers to jobs before it may have been lost with the worker.
+* A job goes to the worker with the least work. Missing workers are started first. If the pool has a `depth`, a worker
+  gets jobs only after it has started up, and has at most `depth` messages of jobs; other jobs wait in their order. A
+  job during which a worker ended is then tried alone, because answers to jobs before it may have been lost.
 * A job of a series continues where the one before it ended. They all go to one worker, as long as it exists and has
   room. A new series goes to the worker that has the fewest series.
 * If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if possible. If not,
@@ -57,22 +57,22 @@ class Job:
     """A piece of work for a worker.
 
     Attributes:
-        number: number of the job. Jobs are assigned again in the order of their numbers.
-        divisible: True if the job can be divided into parts that run alone.
+        number: number of the job. If jobs are assigned a second time, it is in the order of their numbers.
+        divisible: True if the job can be divided into smaller jobs that run alone.
         cost: expected seconds.
-        series: identifies a series, in which each job continues where the one before ended; None: no series.
+        series: number of a series, in which each job continues where the one before ended; None: no series.
         alone: True if the job is the only one in its message. If its worker ends, this job is the cause.
         tries: number of workers that ended while doing it.
         dropped: True if its result is not needed any more.
     """
 
-    number: int  # jobs are assigned again in the order of their numbers
-    divisible: bool  # True if it can be divided into parts that run alone
-    cost: float  # expected seconds
-    series: int | None = None  # jobs of a series each continue where the one before ended; None: of no series
-    alone: bool = field(default=True, init=False)  # the only job of its message: at fault if its worker ends
-    tries: int = field(default=0, init=False)  # number of workers that ended while doing it
-    dropped: bool = field(default=False, init=False)  # True if its result is not needed any more
+    number: int
+    divisible: bool
+    cost: float
+    series: int | None = None
+    alone: bool = field(default=True, init=False)
+    tries: int = field(default=0, init=False)
+    dropped: bool = field(default=False, init=False)
 
 
 J = TypeVar("J", bound=Job)
@@ -87,7 +87,7 @@ class _Worker(Generic[J]):
         jobs: its jobs, in the order in which it does them.
         load: expected seconds of these jobs.
         messages: number of messages in which these jobs were sent.
-        ready: True if the worker has begun.
+        ready: True if the worker has started up.
         began: time at which the first job began.
         late: the job that exceeded its timeout, for which the worker is being killed; else None.
     """
@@ -95,15 +95,15 @@ class _Worker(Generic[J]):
     number: int
     jobs: deque[J] = field(default_factory=deque)
     load: float = 0.0
-    messages: int = 0  # number of messages that had these jobs
+    messages: int = 0
     ready: bool = False
-    began: float = 0.0  # time at which the first job began
-    late: J | None = None  # the job for which it is being killed
+    began: float = 0.0
+    late: J | None = None
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job, because it has fewer than `depth` messages.
+        """Return True if the worker may get a job, because it has fewer than `depth` messages of jobs.
 
-        A job that has ended a worker before needs a worker without other jobs.
+        A job during which a worker ended needs a worker without other jobs.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
@@ -118,8 +118,8 @@ class WorkerPool(Generic[J]):
     Args:
         worker_count: largest number of workers.
         timeout: seconds that a job may take; None for no limit.
-        depth: messages of jobs that a worker may have at a time, once it has begun. None: any number, also before it
-            has begun.
+        depth: messages of jobs that a worker may have at a time, once it has started up. None: any number, even before
+            it has started up.
     """
 
     def __init__(self, worker_count: int, timeout: float | None, depth: int | None = None) -> None:
@@ -134,7 +134,7 @@ class WorkerPool(Generic[J]):
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Return the actions that follow from an event at the time `now`."""
+        """Record an event that happens at the time `now`, and return the actions that follow from it."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -161,7 +161,8 @@ class WorkerPool(Generic[J]):
     def resize(self, worker_count: int) -> list[Action[J]]:
         """Change the number of workers, and return the actions for that.
 
-        Surplus workers that have not begun and have no jobs are killed at once. Other surplus workers stay in the pool
+        Surplus workers that have not started up and have no jobs are killed at once. Other surplus workers stay in the
+        pool
         until `let_go` is called.
         """
         self._worker_count = worker_count
@@ -173,7 +174,7 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give no more jobs to surplus workers (the last started), and return the actions that end the idle workers."""
+        """Give no more jobs to surplus workers (those started last), and return the actions that kill the idle ones."""
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 
@@ -186,24 +187,24 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """Raise the number of messages that a worker may have at a time to `depth`, if it was lower."""
+        """Raise to `depth` the number of messages that a worker may have at a time, if it was lower and is limited."""
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
     @property
     def workers(self) -> list[int]:
-        """Return the numbers of the workers in the pool."""
+        """The numbers of the workers in the pool."""
         return list(self._workers)
 
     @property
     def is_idle(self) -> bool:
-        """Return True if no job is waiting or running."""
+        """True if no job is waiting or running."""
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     def drop_jobs(self, most_seconds: float) -> bool:
         """Drop all jobs, because their results are not needed.
 
-        Return True if every worker needs at most `most_seconds` for the jobs that it already has.
+        Return True if every worker needs at most `most_seconds` to finish the jobs that it already has.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -237,7 +238,7 @@ class WorkerPool(Generic[J]):
         return actions
 
     def _worker_for(self, job: J) -> _Worker[J] | None:
-        """Return the worker to which a job is given; None if no worker has room.
+        """Return the worker that gets a job; None if no worker has room.
 
         It is the worker with the least work; for a job of a series, the worker that had the last job of the series.
         """
@@ -259,7 +260,7 @@ class WorkerPool(Generic[J]):
         return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """Remove jobs from a worker, because the message with them was not sent. The caller assigns them again."""
+        """Remove jobs from a worker, because the message with them was not sent. The caller assigns them a second time."""
         holder = self._workers[worker]
         holder.messages -= 1
         for job in jobs:
@@ -267,7 +268,7 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """Record that a worker has begun. The time limit of its first job starts at the time `now`."""
+        """Record that a worker has started up at the time `now`, at which the time limit of its first job starts."""
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
@@ -286,8 +287,12 @@ class WorkerPool(Generic[J]):
     def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
         """Record that a worker has ended, and return the actions that follow.
 
-        The caller has already handled all answers of this worker. `how` is the rest of a sentence that begins
-        with "was terminated unexpectedly".
+        The caller has already handled all answers of this worker.
+
+        Args:
+            worker: number of the worker.
+            how: rest of a sentence that begins with "was terminated unexpectedly".
+            now: the current time.
         """
         if worker not in self._workers:  # it was let go
             return []
@@ -318,8 +323,12 @@ class WorkerPool(Generic[J]):
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
         """Record that workers have ended through no fault of their jobs, and return the actions that follow.
 
-        The user is warned of `event`, unless it is None. The time limit of other workers' current
-        jobs starts again, because they may have waited for lost rows.
+        The time limits of the other workers' current jobs start anew, because they may have waited for lost rows.
+
+        Args:
+            workers: numbers of the workers.
+            event: what happened, for a warning to the user; None for no warning.
+            now: the current time.
         """
         known = [worker for worker in workers if worker in self._workers]  # others were let go
         told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
@@ -331,7 +340,9 @@ class WorkerPool(Generic[J]):
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
         """Record that the process that makes workers has ended, with all workers, and return the actions that follow.
 
-        `how` ends the sentence that begins with "the process that makes the workers".
+        Args:
+            how: end of a sentence that begins with "the process that makes the workers".
+            now: the current time.
         """
         jobs = self._jobs_of(list(self._workers))
         self._failed_starts += 1
@@ -347,7 +358,7 @@ class WorkerPool(Generic[J]):
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """Remove a worker, and return the pool's entry for it. If too few workers would be left, keep a surplus worker."""
+        """Remove a worker, and return what the pool knew about it. If too few others remain, a surplus worker is kept."""
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:
@@ -355,17 +366,17 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign jobs again, each alone, except dropped ones; also waiting jobs. Return the actions that send them."""
+        """Assign undropped jobs that workers had, each alone; and waiting jobs. Return the actions that send them."""
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """Return (number, current job) of each worker that has a job now."""
+        """Return (number, current job) for each worker that has a job."""
         return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
 
     def late_at(self) -> float:
-        """Return the time at which the next current job exceeds its timeout; infinity without a job or a timeout."""
+        """Return the time at which the next job will exceed its timeout; infinity if no job runs or there is no timeout."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
 

@@ -3,10 +3,10 @@
 In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to the pool,
 and the pool's actions to the transport, while the caller asks for a result.
 
-`pool` has the rules. If a task that ended its worker is divided, its result is a block that has the parts, which
-are then run. So rows before the record at fault are delivered. A task that is given up fails with
+`pool` has the rules. If a task during which a worker ended is divided, its result is a block that has the smaller
+tasks, which are then run. So rows before the record at fault are delivered. A task that is given up fails with
 `WorkerCrashedError`, or is skipped. If rows can be lost with a machine, each block keeps its task, which is run
-again when rows are lost.
+a second time when rows are lost.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ LOGGER = logging.getLogger("headrace")
 
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
-"""Seconds of unwanted work after which workers are ended instead of finishing it."""
+"""If workers need more seconds than this to finish tasks that nobody wants any more, they are ended instead."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """The result (`block`), now or later, of a task that a worker runs."""
+    """A task that a worker runs, and its result (`block`), once it has arrived."""
 
     executor: PooledExecutor
     task: Task
-    blocks: Blocks  # to whose rows the task refers; kept as long as the task may be run again
+    blocks: Blocks  # with the rows to which the task refers; kept as long as the task may be run again
     block: Block | None = None  # the result, once it has arrived
     gave_up: str = ""  # why the task was given up; "" if it was not
     suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
@@ -67,7 +67,7 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the task's result is there; for a given-up task, the result of its first input at fault."""
+        """Return True if the task's result is there; for a given-up task, the result of its first input that ends workers."""
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):
@@ -77,17 +77,16 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost with a machine, and the handle of the task that makes them again."""
+    """Rows that may be lost with a machine, and the handle of the task that can make them a second time."""
 
     handle: PooledHandle
     rows: StoredRows
     again: PooledHandle | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
-        """Return True if the rows are lost.
+        """Return True if the rows are lost. If the task was run a second time, its new rows replace the old ones first.
 
-        If the task was run again, its new rows replace the old ones first. Raises the error of that task if it
-        failed, or WorkerCrashedError if it made no rows.
+        Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
         """
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
@@ -113,7 +112,7 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with the workers of a transport. The observer gets the beginnings and ends of workers."""
+    """Runs tasks with the workers of a transport. It reports each start and end of a worker to the observer."""
 
     elsewhere = True
 
@@ -173,7 +172,7 @@ class PooledExecutor(Executor):
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows of a stage's next task: more if tasks are quick, if the rows fit in memory."""
+        """Return the number of positions or rows in a stage's next task: more if tasks are quick and the rows fit in memory."""
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)
@@ -186,7 +185,7 @@ class PooledExecutor(Executor):
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks keep the workers busy: more if they wait for records, fewer if rows are large."""
+        """Return how many tasks of a stage to submit at a time: more if workers wait for records, fewer if rows are large."""
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
             known = self._windows[stage] = self._window(stage)
@@ -238,9 +237,9 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle all events of the transport so far. With `wait`, wait for an event, or until a task exceeds its timeout.
+        """Handle all events of the transport so far. With `wait`, first wait for an event, or until a task exceeds its timeout.
 
-        Raises WorkerCrashedError if workers end again and again without a result; and exceptions of
+        Raises WorkerCrashedError if workers end several times without a result in between; and exceptions of
         the transport, after which the executor is closed.
         """
         seconds: float | None = 0.0
@@ -292,7 +291,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out the pool's actions in order, and then any actions that result from them."""
+        """Carry out actions of the pool in order, and then further actions that result from them."""
         self._actions += actions
         if self._acting:
             return
@@ -328,7 +327,7 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send tasks (of `handles`) to a worker; or, if rows that they use are lost, send them after these are made again."""
+        """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""
         blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
@@ -353,7 +352,7 @@ class PooledExecutor(Executor):
         handle.block = block
 
     def make_again(self, rows: RowsWithTask) -> None:
-        """Run the task of lost rows again, unless it is already running."""
+        """Run the task of lost rows a second time, unless that run has already begun."""
         if rows.again is None:
             handle = rows.handle
             rows.again = replace(handle, divisible=False, series=None, block=None, gave_up="", suspects=())
@@ -362,7 +361,8 @@ class PooledExecutor(Executor):
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Give a task up: run each of its inputs alone, so that the error names the input at fault.
 
-        A task of one input is not run again; nor is any task if errors are skipped. `reason` says how the last worker ended.
+        A task of one input is not run any more; nor is any task if errors are skipped. `reason` says how the last
+        worker ended.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
@@ -373,7 +373,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return the handle (result to come) of `task`, one input of a given-up task. It is at fault if it ends one worker."""
+        """Return the handle of a task on one input of a given-up task. If a worker ends during it, this input is at fault."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect
@@ -384,7 +384,7 @@ class PooledExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks. Return True if the workers can be used for new tasks.
 
-        Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they have.
+        Return False if workers wait for reads, or need over `LONG_SECONDS` to finish the tasks that they have.
         """
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False

@@ -14,7 +14,7 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, now or later. Its methods are called on the thread that calls the executor."""
+    """The result of one task, which may still have to be made. Its methods are called on the thread that uses the executor."""
 
     def ready(self) -> bool:
         """Return True if `result` would return without waiting or working.
@@ -24,7 +24,7 @@ class Handle(Protocol):
         """
 
     def result(self) -> Block:
-        """Return the block of the task. Waits or works for it.
+        """Return the result (block) of the task, after waiting for it or making it.
 
         Called by `stream.ordered` at most once, when all earlier tasks of the stage (operations
         that run in one task) have returned their blocks.
@@ -46,31 +46,31 @@ class Executor(Protocol):
     """
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows of a stage's next task: the inputs of one or several outputs.
+        """Return the number of positions or rows in a stage's next task: the inputs of one or several outputs.
 
         The stream does not depend on this number. Called by `stream.ordered` and `regroup` once for each
-        task, before `submit`. A stage is the operations that run together in one task.
+        task, before `submit`. A stage is a group of operations that run together in one task.
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put into one block (rows of a task), where the stream allows any number.
+        """Return the largest number of rows to put into one block (the rows of a task), where the stream allows any number.
 
-        Called by `stream.join` each time that it puts rows together. The default has no limit.
+        Called by `stream.join` each time that it puts rows together. By default, there is no limit.
         """
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to have submitted at a time; 1 if nothing is done in advance.
+        """Return how many tasks of a stage should be submitted at a time; 1 if nothing is done in advance.
 
         Called by `stream.ordered` when a run begins, and then for each block (the rows of one task)
-        that it needs. A stage is the operations that run together in one task.
+        that it needs. A stage is a group of operations that run together in one task.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Submit a task, and return its handle (a result to come). Does not wait.
 
         Called by `stream.ordered` once for each task, in the order of the stage's elements. If an
-        executor has divided a task, it returns a block that has the parts in place of rows; each part is
+        executor has divided a task, its result is a block that has smaller tasks in place of rows; each of them is
         then submitted in the same way.
 
         Args:
@@ -81,9 +81,15 @@ class Executor(Protocol):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, because the iterator is set to another position.
 
-        Return True if the executor can be used for new tasks, which `observer` then counts. After False,
-        the caller closes it and makes a new executor, because to wait for the workers' present tasks would
-        take longer. Called by `run_handle`. Handles of dropped tasks are not used any more.
+        Called by `run_handle`. Handles of dropped tasks are not used any more.
+
+        Args:
+            observer: counts the new tasks, if the result is True.
+
+        Returns:
+            True if the executor can be used for new tasks. False if waiting for the workers' current tasks would take
+                too
+            long: the caller then closes the executor and makes a new one.
         """
         return False
 
@@ -99,7 +105,7 @@ class Executor(Protocol):
 class Tuning:
     """Keeps the search for the best number of workers (`worker_count="auto"`) from one epoch of a loader to the next.
 
-    Only one executor at a time has the search. Another executor that begins meanwhile searches from the beginning.
+    Only one executor at a time can use the search. Another executor that begins meanwhile makes a new search.
     """
 
     def __init__(self) -> None:
@@ -108,7 +114,7 @@ class Tuning:
     def take(self) -> Any:
         """Return the progress of the search, and remove it from this object.
 
-        The result is None if no search has begun, or if another executor has it.
+        The result is None if no search has begun, or if another executor has taken it.
         """
         found, self._found = self._found, None
         return found
@@ -122,13 +128,12 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return how many tasks of a stage (operations that run in one task) to have submitted at a time.
+    """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
 
     Args:
         workers: number of workers.
         buffer_size: number of finished tasks that are kept ready for each worker.
-        leaves: number of leaves (sources with their samplers). If there are several, their stages
-            share the workers.
+        leaves: number of sources. If there are several, their stages share the workers.
     """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

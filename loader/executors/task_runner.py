@@ -1,7 +1,7 @@
 """Run tasks in a worker outside the user's process, and encode their results. Used by all transports.
 
 In: tasks. Out: headers, and rows in the form that the transport sends. A row that cannot be pickled
-is a failure of the operation that made it.
+counts as a failure of the operation that made it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Prepare this process to be worker `number`: `breakpoint()` raises an error, and random generators get new seeds.
+    """Prepare this process to be a worker: `breakpoint()` raises an error, and random generators get new seeds.
 
     Called before anything is unpickled.
+
+    Args:
+        number: number of the worker.
     """
     global _number
     _number = number
@@ -64,8 +67,7 @@ class WorkerSetup(NamedTuple):
 
     Attributes:
         options: the options.
-        failure: failure of `worker_init_fn`, with which all tasks of the worker fail; None if there
-            was none.
+        failure: failure of `worker_init_fn`, with which all tasks of the worker fail; None if it did not fail.
     """
 
     options: ExecutionOptions
@@ -108,7 +110,7 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True: the size of a task is the size of its records, if they have more bytes
+        weighs_records: True: the size that is reported for a task is the size of its records, if they have more bytes
             than its rows.
     """
 
@@ -142,7 +144,7 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of a message's first task. Return a function that waits for them; None if it does not."""
+        """Begin to read the records of a message's first task. Return a function that waits for them; None if not possible."""
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
     def run(
@@ -168,7 +170,7 @@ class TaskRunner(Generic[T]):
 def _hang_seconds(options: ExecutionOptions) -> float | None:
     """Return the seconds after which a task is reported: `hang_seconds`, or 75 % of the timeout if that is less.
 
-    None: never.
+    None: tasks are never reported.
     """
     both = [options.hang_seconds, None if options.timeout is None else LATE_SHARE * options.timeout]
     return min((seconds for seconds in both if seconds is not None), default=None)
@@ -214,10 +216,17 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """Remove row `row`, which cannot be encoded, and the rows that fail with it from a block (the rows of one task).
+    """Remove a row that cannot be encoded, and the rows that fail with it, from a block (the rows of one task).
 
-    If `on_error` skips the failure `error`, all rows made of the same inputs are removed. Else all
+    If `on_error` skips the failure, all rows made of the same inputs are removed. Else all
     later rows are removed, too, and the block ends with the failure.
+
+    Args:
+        block: rows of the task.
+        task: the task.
+        pipeline: pipeline of the run.
+        row: index of the row.
+        error: why it cannot be encoded.
     """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
@@ -240,7 +249,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return [key] of the record from which a row was made; [] if it was made of rows of a join."""
+    """Return the key of the record from which a row was made, in a list; [] if it was made of rows of a join."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"
@@ -259,5 +268,5 @@ def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
         return place(leaf, leaf.position(task.start + row * stage.unit))
     tag = block.tags.positions[row]
     if pipeline.is_below_join(stage) and not stage.on_join:
-        return f"at row {tag} of what was joined"
+        return f"at row {tag} of the joined streams"
     return place(*pipeline.place_of(tag))

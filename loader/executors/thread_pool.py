@@ -1,4 +1,4 @@
-"""A pool of threads that call functions. After closing, none of its threads is left.
+"""A pool of threads that call functions. After it is closed, none of its threads exists.
 
 In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait does no harm,
 unlike with the locks of `concurrent.futures`.
@@ -17,7 +17,7 @@ from ..interrupts import Uninterrupted, wait_until
 
 T = TypeVar("T")
 
-_PATIENCE_SECONDS = 2.0  # for calls that do not end, when a pool that was not closed goes, or Python ends
+_PATIENCE_SECONDS = 2.0  # wait for running calls when a pool that was not closed is deleted, or when Python ends
 
 
 class Call(Generic[T]):
@@ -56,9 +56,10 @@ class Call(Generic[T]):
         return self.done
 
     def result(self) -> T:
-        """Wait for the call; return its result or raise its exception. RuntimeError if the pool was closed before.
+        """Wait for the call; return its result or raise its exception. May be called only once.
 
-        Called once.
+        Raises:
+            RuntimeError: the pool was closed before the call was made.
         """
         while not self.done:
             self._waited_for.acquire()
@@ -71,9 +72,11 @@ class Call(Generic[T]):
 
 
 class Pool:
-    """A pool of at most `count` threads, whose names begin with `name`.
+    """A pool of threads, which are started as calls are submitted.
 
-    Threads are started as calls are submitted.
+    Args:
+        count: largest number of threads.
+        name: beginning of their names.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -81,7 +84,7 @@ class Pool:
         self._name = name
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._let_go = 0  # of these, they have ended or are about to
+        self._let_go = 0  # number of these that have ended or are about to end
         finalize(self, _end, self._calls, self._threads, _PATIENCE_SECONDS)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Call[T]:

@@ -1,6 +1,6 @@
 """The interface of transports, which connect the executor's loop with workers; its events and actions.
 
-    pool (pure: events in, actions out)              worker: task → block (header and rows)
+    pool (decides: events in, actions out)           worker: task → block (header and rows)
       ▲ event      │ action                              ▲ message        │
       └─ one loop ─┴──► Transport: start · send · poll → events · kill · restart · close
 
@@ -22,29 +22,29 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class StoredRows(Protocol):
-    """Rows of a block (the rows of one task), wherever the transport stores them. They exist as long as this object."""
+    """Rows of one task, wherever the transport stores them. They are kept as long as this object exists."""
 
     @property
     def lost(self) -> bool:
-        """Return True once the rows are gone for good, with the worker or machine that had them.
+        """True if the rows are lost, with the worker or machine that had them.
 
-        Read on the consumer's thread: before each message that refers to the rows, and between two
+        Read on the thread that uses the iterator: before each message that refers to the rows, and between two
         calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the
-        task again, and the new rows replace these.
+        task a second time, and the new rows replace these.
         """
 
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
 
-        Their memory may be shared with this object. Called on the consumer's thread, once or twice. After
-        None, the loop polls, reads `lost`, and may call it again. Never raises an exception because rows are
+        Their memory may be shared with this object. Called on the thread that uses the iterator, once or twice. After
+        None, the loop polls, reads `lost`, and may call it a second time. Never raises an exception because rows are
         lost.
         """
 
     def columns(self) -> StackedRows | None:
         """Return the rows in the user's process as columns, without a copy; None if that is not possible.
 
-        Called on the consumer's thread, any number of times. The memory then belongs to the
+        Called on the thread that uses the iterator, any number of times. The memory then belongs to the
         caller; it exists as long as arrays refer to it.
         """
 
@@ -58,8 +58,8 @@ class NamedRows(NamedTuple):
         block: number of the block.
         first: first row.
         last: end of the rows, exclusive.
-        tags: origins of these rows.
-        rows: the transport's object for the rows of the whole block.
+        tags: origins of these rows (the sources and positions from which they come).
+        rows: the transport's object for all rows of the block.
     """
 
     block: int
@@ -85,10 +85,14 @@ class Message(NamedTuple):
     def of(
         cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], StoredRows]
     ) -> Message:
-        """Return a message for tasks on groups of rows, with the rows of `blocks` to which they refer.
+        """Return a message for tasks on groups of rows, with the rows to which they refer.
 
-        Row numbers count from the first row that is sent. `rows_of` returns the transport's rows of a
-        block (the rows of one task).
+        In the message, row numbers count from the first row of a block that is sent.
+
+        Args:
+            tasks: the tasks.
+            blocks: the blocks (the rows of one task each), by number.
+            rows_of: function that returns the transport's object for the rows of a block.
         """
         ranges: dict[int, tuple[int, int]] = {}
         for task in tasks:
@@ -111,27 +115,29 @@ def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Bloc
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that takes the transport's object for the rows of a whole block, and returns the
+        load: function that takes the transport's object for all rows of a block, and returns the
             rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):
-    """Event: worker number `worker` has begun, and its `worker_init_fn` was called.
+    """Event: a worker has started up, and its `worker_init_fn` was called. Comes at most once for each started worker.
 
-    Comes at most once for each started worker.
+    Attributes:
+        worker: number of the worker.
     """
 
     worker: int
 
 
 class Answered(NamedTuple):
-    """Event: a worker has run the tasks of its oldest message. `blocks` has one block for each task, in order.
+    """Event: a worker has run the tasks of its oldest unanswered message.
 
-    The loop uses `block.rows` as the `StoredRows` of this transport.
-
-    A block has the rows that one task returned.
+    Attributes:
+        worker: number of the worker.
+        blocks: a block (the rows of one task) for each task, in order. The loop uses `block.rows` as the `StoredRows`
+            of this transport.
     """
 
     worker: int
@@ -139,11 +145,14 @@ class Answered(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Event: a worker has ended. It comes after all answers of the worker that were not lost, as its last event.
+    """Event: a worker has ended. It is the worker's last event, after all of its answers that were not lost.
 
     Comes once for each worker that ends, also after `kill`. It may not come for a worker that was
-    idle when it was killed. `how` is the rest of a sentence that begins with "was terminated
-    unexpectedly".
+    idle when it was killed.
+
+    Attributes:
+        worker: number of the worker.
+        how: rest of a sentence that begins with "was terminated unexpectedly".
     """
 
     worker: int
@@ -172,7 +181,12 @@ class Hang(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """Event: the task of a worker takes long. `hang` is the report."""
+    """Event: the task of a worker takes long.
+
+    Attributes:
+        worker: number of the worker.
+        hang: the report.
+    """
 
     worker: int
     hang: Hang
@@ -185,16 +199,17 @@ class Silent(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """Event: the process that makes workers has ended, and all workers with it. `restart` is called next.
+    """Event: the process that makes workers has ended, and all workers with it. The loop then calls `restart`.
 
-    `how` ends the sentence that begins with "the process that makes the workers".
+    Attributes:
+        how: end of a sentence that begins with "the process that makes the workers".
     """
 
     how: str
 
 
 class Lost(NamedTuple):
-    """Event: workers have ended through no fault of a task: with their machine, or with rows that they waited for.
+    """Event: workers have ended through no fault of a task: with their machine, or because rows that they needed were lost.
 
     Attributes:
         workers: numbers of the workers.
@@ -209,18 +224,23 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: the number of workers for which there is room has changed to `workers`.
+    """Event: the number of workers for which the cluster has room has changed.
 
     The loop then starts workers, or kills surplus ones.
+
+    Attributes:
+        workers: the new number.
     """
 
     workers: int
 
 
 class Store(NamedTuple):
-    """Event: a store for rows has a capacity of `nbytes` bytes; 0 if it is gone.
+    """Event: the capacity of a store for rows is known, or has changed. As long as no store is known, rows are not limited.
 
-    `name` identifies the store. As long as no store is known, the bytes of rows are not limited.
+    Attributes:
+        name: identifies the store.
+        nbytes: capacity in bytes; 0 if the store is gone.
     """
 
     name: str
@@ -233,7 +253,7 @@ J = TypeVar("J")
 
 
 class Spawn(NamedTuple):
-    """Action: start worker number `worker`."""
+    """Action: start a worker with this number."""
 
     worker: int
 
@@ -246,7 +266,7 @@ class Give(NamedTuple, Generic[J]):
 
 
 class Kill(NamedTuple):
-    """Action: kill worker number `worker`. The event `Ended` follows."""
+    """Action: kill the worker with this number. The event `Ended` follows."""
 
     worker: int
 
@@ -259,20 +279,20 @@ class Finish(NamedTuple, Generic[J]):
 
 
 class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by its parts, which are submitted as new jobs in place of it."""
+    """Action: replace the job by smaller jobs, which are submitted in place of it."""
 
     job: J
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """Action: fail the job, because it ended its workers. `reason` says how the last worker ended."""
+    """Action: let the job fail, because workers ended during it. `reason` says how the last worker ended."""
 
     job: J
     reason: str
 
 
 class Restart(NamedTuple):
-    """Action: start the process that makes workers again, because it has ended."""
+    """Action: start a new process that makes workers, because the last one has ended."""
 
 
 class Warn(NamedTuple):
@@ -299,9 +319,9 @@ class Transport(Protocol):
     only `close` is called.
 
     Attributes:
-        worker_count: number of workers to begin with, at least 1. Read once, before the first
+        worker_count: number of workers to start, at least 1. Read once, before the first
             `start`.
-        depth: messages that a worker may have at a time, once it is `Ready`. None: any number, also
+        depth: messages that a worker may have at a time, once it is `Ready`. None: any number, even
             before it is ready.
         may_lose_rows: True if `StoredRows.lost` of its answers can become True.
     """
@@ -350,7 +370,7 @@ class Transport(Protocol):
         """
 
     def restart(self) -> None:
-        """Start the process that makes workers again. All workers started before have ended.
+        """Start a new process that makes workers. All workers started earlier have ended.
 
         Called once after each `AllEnded`, before any other method. Never called if the transport
         does not send `AllEnded`.

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the level of each logger for which one was set in this process, by logger name; "" is the root logger."""
+    """Return the level of each logger for which this process has set one, by logger name; "" is the root logger."""
     named = {
         name: one.level for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)
     }
@@ -21,7 +21,7 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set loggers to the levels of the user's process (by logger name), so that unwanted log records are not made."""
+    """Set loggers, by name, to the levels of the user's process, so that unwanted log records are not made."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
@@ -34,9 +34,9 @@ class Forward(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record to `send`.
+        """Pass a record, pickled, to the function `send`.
 
-        An OSError is ignored, since the user's process is gone; `logging` reports other errors.
+        An OSError is ignored, because the user's process is then gone; `logging` reports other errors.
         """
         try:
             self._send(_as_bytes(record))
@@ -47,12 +47,12 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Send all log records of this process with `send`, instead of passing them to its own handlers."""
+    """Pass all log records of this process, pickled, to the function `send`, instead of to the process's own handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
-    """Pickle a record with its formatted text, because its arguments and exception may not be picklable."""
+    """Pickle a record with its text already formatted, because its arguments and exception may not be picklable."""
     fields = dict(vars(record))
     exception = record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else None)
     fields |= {"msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": exception}

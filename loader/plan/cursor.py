@@ -91,8 +91,7 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """Return this cursor with one more stage (operations that run in one task), of whose next rows `skip` were delivered.
-        """
+        """Return this cursor with one more stage (operations that run in one task), whose next `skip` rows were delivered."""
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:

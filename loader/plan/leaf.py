@@ -115,8 +115,7 @@ class Leaf:
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """Object that exchanges positions so that shards get records of equal cost; None if records are not balanced by cost.
-        """
+        """Object that exchanges positions so that shards get records of equal cost; None if records are not balanced."""
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -220,8 +219,7 @@ class Leaf:
         return self.source_facts.records_of(keys)
 
     def describe_key(self, key: int) -> str:
-        """Return a text that names a record key in messages: for a mix, with its part; for planned batches, the records' keys.
-        """
+        """Return a text that names a record key in messages: for a mix, with its part; for planned batches, by record keys."""
         return self.source_facts.describe_key(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:

@@ -29,8 +29,7 @@ class RowOrder(Protocol):
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for n rows of the mix, the index of the input and the index of the row in this input: two arrays `int64[n]`.
-        """
+        """Return, for n rows of the mix, the index of the input and the row's index in this input: two arrays `int64[n]`."""
 
     def taken(self, rows: int) -> Sequence[int]:
         """Return how many of the first `rows` rows come from each input; empty if computing it would take long."""

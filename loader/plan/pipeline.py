@@ -90,8 +90,7 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which a stage's rows come; the first of them if it comes after a join.
-        """
+        """Return the leaf (source with its sampler) from which a stage's rows come; after a join, the first of them."""
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -126,8 +125,7 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf (source with its sampler) and the global position that a tag stands for. A tag comes from `tags_of`.
-        """
+        """Return the leaf (source with its sampler) and the global position of a tag, which `tags_of` has made."""
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
@@ -179,14 +177,12 @@ class Pipeline:
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a join may read a leaf (a source with its sampler) a second time from its beginning, as repeat does.
-        """
+        """Return True if a join may read a leaf (a source with its sampler) several times from its start, as repeat does."""
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def stage_on(self, leaf: int) -> Stage:
-        """Return the stage (operations that run in one task) that reads the leaf (source with its sampler) with index `leaf`.
-        """
+        """Return the stage (operations that run in one task) that reads the leaf (source with its sampler) at index `leaf`."""
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property

@@ -85,8 +85,7 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and returns each of them, such as a shuffle; None if none does.
-        """
+        """Index of the first operation that takes several elements and returns each, such as a shuffle; None if none does."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 

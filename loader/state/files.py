@@ -19,8 +19,7 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder, such as `process_0-of-1.json` if JAX has one process or is not used.
-    """
+    """Return the path of this process's file in a folder, such as `process_0-of-1.json` if JAX has one process."""
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 

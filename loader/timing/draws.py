@@ -1,4 +1,4 @@
-"""Find operations of a stage (operations that run in one task) that draw from global random generators."""
+"""Find operations that draw random numbers from global generators."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from ...common.generators.global_random import states
 from ...operations.protocol import Element, Step
 
-# Chosen: the draws of some records take less than a millisecond.
+# Chosen: so many checks take less than a millisecond.
 LOOKS = 24
-"""Number of checks of the generators in a worker's first task of a stage (operations that run in one task)."""
+"""Number of times that the states of the generators are compared, in a worker's first task of a stage."""
 
 NAMES = ("Python's `random`", "`np.random`", "`torch`")
 
 
 class DrawWatch:
-    """Finds operations that draw from global random generators: it compares the generators' states around calls."""
+    """Finds operations that draw from global random generators: it compares the generators' states before and after calls."""
 
     def __init__(self) -> None:
         self._left = LOOKS
@@ -26,10 +26,10 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """Wrap the step of operation `place` (an index in the stage) with checks of the generators' states.
+        """Return a function that calls `step`, and compares the generators' states before and after it.
 
-        A change before the step is charged to the operation before it, a change during the step to
-        the step's own operation.
+        A change before the call is attributed to the operation before it, a change during the call to
+        the operation at index `place` of the stage.
         """
 
         def watched(element: Element) -> None:
@@ -56,7 +56,7 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return (index, generator's name) of each of the first `operations` operations that drew numbers."""
+        """Return the operations that drew numbers, of the first `operations` operations: pairs (index, generator's name)."""
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

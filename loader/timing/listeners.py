@@ -1,6 +1,6 @@
 """Notify tools of the loops that a program begins.
 
-In: an iterator or a feeder that begins a run. Out: calls of the registered listeners. Only the
+In: an iterator or a feeder that begins a run. Out: calls of the registered functions (listeners). Only the
 process of a tool has listeners.
 """
 
@@ -14,16 +14,19 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 def begins(run: Any) -> None:
-    """Call all listeners with an iterator or a feeder that begins to run."""
+    """Call all registered functions with an iterator or a feeder that begins to run."""
     for tell in _LISTENERS:
         tell(run)
 
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Return a context in which `tell` is called with each iterator or feeder when it begins to run.
+    """Return a context in which a function is called with each iterator or feeder that begins to run.
 
     The call is made on the thread that starts the iterator or feeder.
+
+    Args:
+        tell: the function.
     """
     _LISTENERS.append(tell)
     try:

@@ -21,7 +21,7 @@ from .snapshot import Snapshot, StageNames, WorkerStats
 from .sums import Rows, StageSums, worker_stats
 from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
 
-# Chosen: some seconds of many small tasks, in a quarter of a megabyte.
+# Chosen: covers some seconds of many small tasks, in a quarter of a megabyte.
 KEPT = 2000
 """Number of tasks that are kept one by one."""
 
@@ -36,7 +36,7 @@ KEPT_EVENTS = 200
 
 
 class Waits:
-    """The user's waits in `next`: seconds of the waits, and the two longest times between them.
+    """The user's waits in `next`: their seconds, and the two longest times between two waits.
 
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
@@ -73,7 +73,7 @@ class Waits:
 
     @property
     def paused(self) -> float:
-        """Sum of the two longest times between waits, in seconds, since `forget_pauses` was called last."""
+        """Sum of the two longest times between waits, in seconds, since the last call of `forget_pauses`."""
         return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
 
     def _with(self, away: float) -> tuple[float, float]:
@@ -81,12 +81,16 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the two longest times between waits; `paused` begins at 0 again."""
+        """Forget the two longest times between waits, so that `paused` starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
 class Ledger:
-    """Ring buffer with a row for each of the last tasks. One thread writes; `count` is the number of rows written."""
+    """Ring buffer with a row for each of the last tasks. One thread writes.
+
+    Attributes:
+        count: number of rows written so far.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,8 +117,7 @@ class Ledger:
     def last_tasks(self) -> Iterator[tuple[Any, ...]]:
         """Yield the last tasks: block, stage, start, stop, worker, moments, and times in the order of `TaskTimes`.
 
-        A stage is a group of operations that run together in one task. A block has the rows that
-        one task returned.
+        The stage is the index of the group of operations that the task ran; the block is the number of its result.
         """
         for row in self.since(0).tolist():
             block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes = row[: len(_INTS)]
@@ -123,7 +126,7 @@ class Ledger:
             yield block, stage, start, stop, worker, moments, times
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from number `number` on, oldest first; at most the last 2,000."""
+        """Return a copy of the rows from index `number` on, oldest first; at most the last 2,000."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
@@ -157,11 +160,17 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage (operations that run in one task), to which the receiver of its results adds."""
+        """Return the sums of a stage (operations that run in one task), to which the receiver of the results adds."""
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
-        """Record the times of a task whose block (the rows of one task) was received; `number` is the block's number."""
+        """Record the times of a task whose result was received.
+
+        Args:
+            number: number of its block (the rows of the task).
+            task: the task.
+            block: the block.
+        """
         times: TaskTimes = block.times
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
@@ -193,7 +202,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last tasks whose blocks (the rows of one task each) were received, in that order."""
+        """Return the last tasks whose results were received, in that order."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(
@@ -221,7 +230,7 @@ class Observer:
         )
 
     def worker_stats(self) -> WorkerStats:
-        """Return the work of workers from the first to the last of the kept tasks."""
+        """Return statistics about the work of workers, over the tasks that are kept one by one."""
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class OperationStats:
-    """Times of an operation, which is timed for some tasks only.
+    """Times of an operation, which is timed only for some of the tasks.
 
     Attributes:
         number: index of the operation in the pipeline.
@@ -48,9 +48,9 @@ class StageStats:
         number: index of the stage.
         tasks: number of tasks.
         inputs: number of positions, or rows of earlier stages, in these tasks.
-        rows: number of rows that came out.
-        nbytes: bytes of these rows. If rows are not batches, the first row of a task stands for the
-            others.
+        rows: number of rows that the tasks made.
+        nbytes: bytes of these rows. If rows are not batches, all rows of a task are assumed to be as large as the
+            first.
         reads: True if the inputs are positions, whose records the stage reads.
         ends: True if the rows are elements, or are joined to become elements.
         busy: seconds of all tasks.
@@ -94,8 +94,8 @@ class WorkerStats:
     Attributes:
         count: number of workers that did any of these tasks.
         busy: share of their time in which they did tasks.
-        starved: share in which they had no task, because your process had all results that it
-            wanted ahead.
+        starved: share in which they had no task, because your process already had as many results in advance as it
+            wanted.
         hand_over: share in which a task was on its way to them.
         started: worker processes started since the beginning.
         ended: number of these that ended by themselves or were killed.
@@ -114,7 +114,7 @@ class WorkerStats:
 
 
 class StepTimes(NamedTuple):
-    """Seconds for which the user waited, and for what. The parts add up to `waited`.
+    """Seconds for which the user waited for a batch of a device feeder, divided by causes, which add up to `waited`.
 
     Attributes:
         waited: seconds in `next`.
@@ -172,7 +172,7 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts since an earlier snapshot; or this snapshot, if the counts were reset in between (`set_state`)."""
+        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset the counts in between."""
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
 

@@ -1,4 +1,4 @@
-"""Sums over the tasks of a stage (operations that run in one task), and the work of workers.
+"""Sums over the tasks of a stage (operations that run in one task), and statistics of workers.
 
 In: the times of tasks, as columns of an array. Out: sums, and statistics.
 """
@@ -22,16 +22,16 @@ Rows: TypeAlias = NDArray[Any]
 class StageSums:
     """Sums over all tasks of a stage (operations that run together in one task).
 
-    Timed tasks represent the tasks that were not timed.
+    Only some tasks are timed. The times of each are also used for the untimed tasks before it.
 
     Attributes:
         batches: True if each row is made of several inputs (the last row perhaps of fewer).
         tasks: number of tasks.
         inputs: number of positions or rows that the tasks got.
-        rows: number of rows that came out.
+        rows: number of rows that the tasks made.
         timed_inputs: number of inputs of the timed tasks.
         timed_rows: number of rows of the timed tasks.
-        stood_for: number of inputs of the tasks that the timed ones represent, if these have the
+        stood_for: number of inputs of the timed tasks and the untimed ones before them, if these have the
             same length.
         timed_nbytes: bytes of the rows of the timed tasks.
         timed_read_bytes: bytes of the records that the timed tasks read.
@@ -73,7 +73,7 @@ class StageSums:
     slowest: dict[int, SlowestCall] = field(default_factory=dict)
 
     def count(self, inputs: int, rows: int) -> None:
-        """Count a task of `inputs` positions, from which `rows` rows came."""
+        """Count a task that got `inputs` positions and made `rows` rows."""
         self.tasks += 1
         self.inputs += inputs
         self.rows += rows
@@ -104,7 +104,12 @@ class StageSums:
         return round(self.timed_read_bytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
-        """Add the times of a task whose operations were timed one by one (`look`). It represents `tasks` tasks."""
+        """Add the times of a task whose operations were timed one by one.
+
+        Args:
+            look: the times.
+            tasks: number of tasks to which they apply: this task, and untimed ones before it.
+        """
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
@@ -159,20 +164,22 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """Sum seconds over all tasks; `each` has the seconds of each timed task.
+    """Return the sum of seconds over all tasks.
 
-    A timed task stands for several tasks, which were not timed.
-
-    Negative values count as 0.
+    Args:
+        tasks: the timed tasks. Each counts also for untimed tasks.
+        each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 
 def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
-    """Return statistics of the workers, from the first of `tasks` to the last.
+    """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
 
-    `counts` are the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
-    `most_slab_bytes`.
+    Args:
+        tasks: the tasks.
+        *counts: the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
+            `most_slab_bytes`.
     """
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0

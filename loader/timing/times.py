@@ -1,4 +1,4 @@
-"""Times of a task as a worker measures them: plain numbers, which are sent with the task's block.
+"""Times of a task as a worker measures them: plain numbers, which are sent together with the task's rows.
 
 Times are seconds of `time.perf_counter`, which all processes of a machine share on Linux.
 """
@@ -8,20 +8,18 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 Moments: TypeAlias = tuple[float, float, float]
-"""Times at which a task was submitted, its block was asked for, and the block was received.
+"""Times at which a task was submitted, its result was asked for, and the result was received.
 
 In seconds of `time.perf_counter` in the user's process.
-
-A block has the rows that one task returned.
 """
 
 
 class SlowestCall(NamedTuple):
-    """The longest call of an operation for one element.
+    """The longest call of an operation for one element, in one task.
 
     Attributes:
         seconds: seconds of the call.
-        operation: index of the operation in its stage.
+        operation: index of the operation in its stage (operations that run in one task).
         tag: number that names the record, see `Pipeline.place_of`; -1 if it is unknown.
     """
 
@@ -34,7 +32,7 @@ class OperationTimes(NamedTuple):
     """Times of each operation in one task. Measured for some tasks only, because measuring takes time itself.
 
     Attributes:
-        inputs: number of the task's inputs that were pushed through the operations in this time.
+        inputs: number of inputs that passed the operations in this time.
         seconds: seconds that this took, without `extra`.
         cpu_seconds: part of these in which the thread was at work, not waiting.
         extra: seconds that the timing itself took, approximately.
@@ -61,10 +59,10 @@ class TaskTimes(NamedTuple):
         reading: seconds in which records were read or waited for.
         packing: seconds in which rows were prepared for sending to another process.
         inputs: number of positions or rows that the task got.
-        rows: number of rows that came out.
-        nbytes: bytes of these rows. If rows are not batches, the first row stands for the others.
+        rows: number of rows that it made.
+        nbytes: bytes of these rows. If rows are not batches, all are assumed to be as large as the first.
         under_way: seconds of all reads of its records together.
-        tasks: number of tasks that it represents: itself, and tasks before it that were not timed.
+        tasks: number of tasks to which these times apply: this task, and tasks before it that were not timed.
         look: times of the operations; None if they were not timed one by one.
         read_bytes: bytes of the records that were read, estimated from some of them.
     """
@@ -83,16 +81,16 @@ class TaskTimes(NamedTuple):
     read_bytes: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times converted to a clock that is ahead by `seconds`, e.g. from a worker's machine to this one."""
+        """Return the times on a clock that is ahead by `seconds`, e.g. converted from a worker's machine to this one."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 
 class TaskEvent(NamedTuple):
-    """A task that was done, and whose block (the rows of one task) was received.
+    """A task that was done, and whose result was received.
 
     Attributes:
-        block: number of its block, among the blocks of the iterator.
-        stage: index of its stage.
+        block: number of its block (its result), among the blocks of the iterator.
+        stage: index of its stage (operations that run in one task).
         start: first position of the task. For a task on rows, 0.
         stop: end of its positions, exclusive. For a task on rows, the number of rows.
         made_of: for a task on rows, the numbers of the blocks that the rows are from.

@@ -1,4 +1,1 @@
-"""Run one task: read records, apply the operations to them, and collect the resulting rows in a block.
-
-A block has the rows that one task returned.
-"""
+"""Run one task: read records, apply the operations to them, and collect the resulting rows in a block."""

@@ -1,4 +1,4 @@
-"""Copy a block (the output rows of one task) with another failure, or without rows that were delivered before."""
+"""Copy a block (the rows of one task) with another failure object, or remove rows that were delivered earlier."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Return a copy of a block (the rows of one task) with a failure object of its own.
+    """Return a copy of a block (the rows of one task) with a new object for its failure, without reference cycles.
 
-    `failure` is the block's failure. Its exception is moved to the copy. The exception's traceback refers to
-    frames of the task; these refer to the old block, so the new one is in no reference cycle.
+    The exception is moved to the copy. Its traceback refers to frames of the task, which refer to the old block; so
+    nothing refers to the new one.
+
+    Args:
+        block: the block.
+        failure: the block's failure.
     """
     return dataclasses.replace(block, failure=Failure(failure.take()))
 
 
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """Remove the rows of a block (the rows of one task) that an earlier run, on other shards, has already delivered.
+    """Remove the rows of a block (the rows of one task) that an earlier run, on another number of shards, has delivered.
 
-    The number of delivered rows of each position is in `leaf.lineage.skips`. A block without `tags`
-    (the origins of its rows) is returned unchanged; any other block is changed in place and
+    A block without `tags` (the origins of its rows) is returned unchanged; any other block is changed in place and
     returned.
+
+    Args:
+        leaf: the source of the rows, with its sampler. Its `lineage.skips` has the number of delivered rows of each
+            position.
+        task: the task that made the block.
+        block: the block.
     """
     if block.tags is None:
         return block

@@ -1,7 +1,7 @@
-"""Tasks of several batches of columns, each made only when the caller asks for it. Used in the calling thread.
+"""Tasks of several batches that are made from columns, each only when the caller asks for it, in the calling thread.
 
-In: a task whose batches are gathered straight from columns, and go through functions only. Out: its
-elements, one by one. A batch takes microseconds, so next to nothing is done beside gathering it and
+In: a task whose batches are copied straight from columns, and then go only through functions. Out: its
+elements, one by one. A batch takes microseconds, so hardly anything is done beside copying it and
 calling the functions. A batch that is timed or watched is made by the worker, as a task of its own.
 """
 
@@ -25,8 +25,8 @@ class ColumnUnits(Units):
     """The elements of a task, each made from a batch of columns.
 
     Args:
-        worker: worker that makes the batches which are timed or watched.
-        chain: the operations of the task's stage.
+        worker: worker that makes those batches that are timed or watched.
+        chain: the operations of the task's stage, connected.
         task: the task.
         gathering: makes the batches of the task.
         note_units: function that is called after the last element, with the number of batches and
@@ -91,10 +91,10 @@ class ColumnUnits(Units):
         return block.failure
 
     def _part(self, start: int) -> SpanTask:
-        """Return the part of the task that makes the batch which begins with row `start`."""
+        """Return a task for only the batch that begins at row `start` of the task."""
         stage, first, stop, leaf, *_ = self._task
         return SpanTask(stage, first + start, min(first + start + self.starts.step, stop), leaf)
 
     def place_now(self) -> str:
-        """Describe the place of the first record of the batch that is being made. Other threads may call this."""
+        """Return, for messages, the place of the first record of the batch that is being made. Other threads may call this."""
         return self._chain.place_in(self._inputs)

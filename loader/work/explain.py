@@ -1,9 +1,8 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
-In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with only the
-user's frames in its traceback; or, for a task that ended its workers, a block (the rows of one
-task) with the failure. Nothing is computed
-before a failure.
+In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with
+only the user's frames in its traceback; or, for a task during which workers ended, a block (the rows of one
+task) with the failure. Nothing is computed before a failure.
 """
 
 from __future__ import annotations
@@ -34,19 +33,23 @@ _FOLDERS = tuple(
 )
 
 READING, SAMPLER = "reading", "the sampler"
-"""Subjects of error notes for failures outside operations: the first for the source, the second for the sampler."""
+"""Names used in error notes for failures outside operations: of the source, and of the sampler."""
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of the operation with index `number` for error notes; "an operation" if it is None (unknown)."""
+    """Return the name of an operation for error notes, from its index; "an operation" if the index is None (unknown)."""
     return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Name the operation, or the source, that made the elements that the operation with index `number` received.
+    """Return the name, for messages, of the operation or source that made the elements which an operation received.
 
     That is the last operation before it that is not a filter, or the reading of the source if there
-    is none. If `number` is None (unknown), all operations count as before it.
+    is none.
+
+    Args:
+        pipeline: the pipeline.
+        number: index of the operation that received them; None if unknown: then the last operation of all counts.
     """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
@@ -54,31 +57,31 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Describe where a record is, for messages: its key, its global position in the leaf, and its file if known.
+    """Return a text that says where a record is, for messages: its key, its global position, and its file if known.
 
-    A leaf is a source with its sampler.
+    Args:
+        leaf: the source with its sampler.
+        position: the global position.
     """
     name = f" of {leaf.name}" if leaf.name else ""
     return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Describe where a batch began, if its first record is of another dataset than the record at fault.
-
-    Returns "" if both are of the same dataset.
+    """Return a text that says where a batch began, if its first record is of another dataset than the record at fault; else "".
 
     Args:
-        at_fault: leaf (a source with its sampler) and global position of the record that does not
+        at_fault: source (with its sampler) and global position of the record that does not
             fit into the batch.
-        first: leaf and global position of the first record of the batch.
+        first: source and global position of the first record of the batch.
     """
-    return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in what began {place(*first)}"
+    return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in a batch that began {place(*first)}"
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
     """Return a value that identifies the dataset of the record at a global position.
 
-    It is `(leaf name,)`, or `(leaf name, part name)` for a mix. A leaf is a source with its sampler.
+    It is `(name,)`, or `(name, part name)` for a mix.
     """
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
     return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())
@@ -88,6 +91,11 @@ def explained(error: Exception, where: str, who: str) -> Exception:
     """Return an exception with a note "`who` failed `where`", and without this package's frames in its traceback.
 
     For a StopIteration, which would silently end the stream, a StopIterationError is returned instead.
+
+    Args:
+        error: the exception.
+        where: text that says on which record.
+        who: name of the operation, or "reading".
     """
     note = f"headrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
@@ -126,7 +134,10 @@ def forget(error: BaseException | None) -> None:
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
     """Return the keys of the records that a task works on; [] for rows of a join, whose records are unknown.
 
-    `blocks` are the blocks (rows of one task each), by number, to which a task about rows refers.
+    Args:
+        task: the task.
+        blocks: blocks (the rows of one task each), by number, to whose rows the task may refer.
+        pipeline: the pipeline.
     """
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
@@ -139,13 +150,13 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that some tags (numbers that stand for a leaf and a position) name, each once."""
+    """Return the keys of records, each once. A tag is a number that stands for the source and the position of a record."""
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """Return the keys of a leaf's records at global positions, as the user knows them.
+    """Return the keys of a source's records at global positions, as the user knows them.
 
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
     """
@@ -160,10 +171,17 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """Return the block (the rows of one task) of a task that ended its workers too often and is not tried again.
+    """Return the result of a task that is not tried any more, because workers ended during it too often.
 
-    It has no rows. It has a WorkerCrashedError as its failure; or, if `on_error` skips the records, a text about these
-    records in its `skipped`. `reason` says how the last worker ended.
+    The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its failure; or, if
+    `on_error`
+    skips the records, a text about them in its `skipped`.
+
+    Args:
+        task: the task.
+        blocks: blocks, by number, to whose rows the task may refer.
+        pipeline: the pipeline.
+        reason: text that says how the last worker ended.
     """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(
@@ -180,7 +198,10 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Describe a task for messages, by the positions and record keys that it works on.
 
-    `blocks` are the blocks (rows of one task each), by number, to which a task about rows refers.
+    Args:
+        task: the task.
+        blocks: blocks (the rows of one task each), by number, to whose rows the task may refer.
+        pipeline: the pipeline.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
@@ -189,7 +210,7 @@ def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
     tags = list(dict.fromkeys(chain.from_iterable(parts)))
     if pipeline.is_below_join(stage) and not stage.on_join:
-        return f"rows {min(tags)} to {max(tags)} of what was joined"
+        return f"rows {min(tags)} to {max(tags)} of the joined streams"
     by_leaf: dict[int, list[int]] = {}
     for tag in tags:
         by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(tag // len(pipeline.every_leaf))
@@ -206,7 +227,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Name the file of the record at a global position, and the record's index in the file.
+    """Return the file of the record at a global position, and the record's index in it, as text for messages.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """
@@ -235,7 +256,7 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame outside this package; None if there is no such frame."""
+    """Return the traceback from the first frame on that is not of this package; None if there is no such frame."""
     for entry in _frames(traceback):
         if not is_ours(entry.tb_frame):
             return entry

@@ -1,6 +1,6 @@
-"""Collect the rows of a group (rows that one task processes) from blocks (the rows of one task each).
+"""Collect the rows of a group (rows that one task processes together) from blocks (the rows of one task each).
 
-In: parts of blocks. Out: the rows, and for each of them the tag (a number that names its record).
+In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its record).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return, for each row of a group, its tag (`int64[rows]`) and its index among the rows of the same position.
+    """Return, for each row of a group, the tag of its record and the row's index among all rows of this record.
 
-    A tag is a number that names a record.
+    A tag is a number that names a record: `int64[rows]`.
 
     Args:
-        parts: parts of blocks that have the rows.
+        parts: blocks (the rows of one task each), with the ranges of rows that belong to the group.
         order: indices of the rows in the order that both results have; None: the order of `parts`.
     """
     positions, rows = array("q"), list[int]()
@@ -34,7 +34,7 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group, taken from parts of blocks, as a list."""
+    """Return the rows of a group as a list. They are given as ranges of rows of blocks (the rows of one task each)."""
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements

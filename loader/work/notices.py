@@ -13,11 +13,11 @@ from ...errors import PromotionWarning
 from ...operations.protocol import FROM_READERS
 
 Told = Sequence[tuple[str, str, type[Warning]]]
-"""Tuples of the name of a source or operation, the warning's text, and the warning's class."""
+"""Warnings: tuples of the name of a source or operation, the text, and the class of the warning."""
 
 
 class Notices:
-    """Warnings of one worker; in the user's process, the warnings of all workers.
+    """Warnings that one worker has collected; in the user's process, the warnings of all workers.
 
     There is at most one warning per name.
     """
@@ -39,7 +39,12 @@ class Notices:
             self.new.append((name, text, category))
 
     def tell_of_draws(self, name: str, generator: str) -> None:
-        """Add a warning that operation `name` draws from a global random generator."""
+        """Add a warning that an operation draws random numbers from a global generator.
+
+        Args:
+            name: name of the operation.
+            generator: name of the library that has the generator.
+        """
         text = (
             f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
             "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
@@ -57,7 +62,11 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings: `told`, the result of a worker's `take`, and those collected here; once per name."""
+        """Issue Python warnings, once per name: those of a worker, and those collected in this process.
+
+        Args:
+            told: warnings of the worker, from its `take`.
+        """
         for one in told:
             self.tell(*one)
         for _, text, category in self.take():

@@ -1,6 +1,6 @@
-"""Read the records of spans from a source, or make whole batches from its columns; find records that fail.
+"""Read the records of tasks from a source, or make whole batches from its columns; find records that fail.
 
-In: spans, i.e. consecutive positions. Out: their records, in one call of the source; or their
+In: spans, i.e. ranges of consecutive positions. Out: their records, in one call of the source; or their
 batches, with one `np.take` for each column and no work per record.
 """
 
@@ -26,15 +26,14 @@ from .tasks import ReadRecords, SpanTask
 
 # Measured with a mix of 35 columns and two workers.
 ENOUGH = 8192
-"""Number of positions. For a task with this many or more, only its own keys are computed, and no later ones."""
+"""For a task with this many positions or more, only the keys of these positions are computed, and no later ones."""
 
 
 class KeyBlocks:
-    """Cache of the record keys of spans (ranges of consecutive positions) that mostly follow one another.
+    """Cache of the record keys of consecutive positions, for tasks whose positions mostly follow one another.
 
-    Keys are computed in blocks far larger than a span. If the source has a function `announce`, it is called
+    Keys are computed in blocks far larger than a task. If the source has a function `announce`, it is called
     with the keys of the next block when the first key of the current block is used.
-
     Several threads may share a cache; at worst, two of them compute the same block.
 
     Args:
@@ -53,16 +52,17 @@ class KeyBlocks:
         """Announce that the keys of the next `count` positions will be used.
 
         If `count` is 8,192 or more, only the keys of these positions are computed in advance,
-        because the positions after them belong to other workers. Otherwise a whole block is
+        because the positions after them belong to other workers. Otherwise a whole block of keys is
         computed.
         """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the record keys `int64[stop - start]` of local positions `[start, stop)`.
+        """Return the record keys `int64[stop - start]` at local positions `[start, stop)`.
 
-        Raises RecordKeyError for a key that the source does not have, or an exception of the
-        sampler.
+        Raises:
+            RecordKeyError: the source does not have a key that the sampler returned.
+            Exception: an exception of the sampler.
         """
         first, keys = self._block
         if not (first <= start and stop <= first + len(keys)):
@@ -74,7 +74,7 @@ class KeyBlocks:
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
         """Compute the keys of a block of positions that begins at `start` and reaches at least to `stop`.
 
-        Returns `start` and the keys. If the sampler fails for a position after `stop`, only the
+        Returns `start` and the keys. If the sampler fails for a position from `stop` on, only the
         keys of `[start, stop)` are returned.
         """
         last = max(min(start + self._ahead, self._leaf.total), stop)
@@ -90,7 +90,10 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return (start, keys) of a block that reaches at least to `stop`; announce the keys of it and the next block."""
+        """Return `start` and the keys of positions from there to `stop` or further. The source is told these keys in advance.
+
+        The keys of the next block are computed, and the source is told them, too.
+        """
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
             keys = np.concatenate([keys[start - first :], coming])
@@ -111,9 +114,10 @@ class KeyBlocks:
 
 
 class Reader:
-    """Reads the records of spans from one leaf (a source with its sampler). Any number of threads may share it.
+    """Reads the records of tasks from one source. Any number of threads may share it.
 
-    A span is a range of consecutive positions.
+    Args:
+        leaf: the source with its sampler.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -122,28 +126,27 @@ class Reader:
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:
-        """Announce that the spans of a task will be read one after the other.
-
-        A span is a range of consecutive positions.
-        """
+        """Announce that all records of a task will be read, some positions at a time."""
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """Return the record keys of a span (consecutive positions). Raises RecordKeyError, or an error of the sampler."""
+        """Return the record keys of a task's positions. Raises RecordKeyError, or an exception of the sampler."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
-        """Return the records of a span (consecutive positions), read in one call of the source.
-
-        Exceptions of source and sampler are raised.
-        """
+        """Return the records of a task, read in one call of the source. Exceptions of source and sampler are raised."""
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
-        """Complete the records of a span that were read ahead: read the missing ones again, one by one.
+        """Complete records that were read in advance: read those that could not be read a second time, one by one.
 
-        Returns all records and None. If a record cannot be read again, returns the records before
-        it, and the exception.
+        Args:
+            span: task on consecutive positions.
+            read: its records, as far as they could be read.
+
+        Returns:
+            All records and None. If a record cannot be read the second time either, the records before
+            it, and the exception.
         """
         records = read.records
         for start, stop in read.unread:
@@ -158,22 +161,27 @@ class Reader:
 
     @staticmethod
     def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
-        """Return a failed read, with earlier records in front of its own.
+        """Return the result of a failed read, with earlier records in front of its own.
 
-        `read` is the pair (records, exception) of the failed read. This is a separate function, so that no
-        variable in the caller's frame, to which the traceback refers, keeps the exception.
+        This is a separate function, so that no variable in the caller's frame, to which the traceback refers, keeps the
+        exception.
+
+        Args:
+            records: the earlier records.
+            read: records and exception of the failed read.
         """
         return [*records, *read[0]], read[1]
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
-        """Read the records of a span (consecutive positions) one by one, to find the failing record.
-
-        Returns the records before it, and its exception.
+        """Read the records of a task one by one, to find the record that fails.
 
         Args:
-            span: span that could not be read in one call.
-            failure: exception of that call. It is returned, with no records, if every record can be
-                read alone.
+            span: task whose records could not be read in one call.
+            failure: exception of that call.
+
+        Returns:
+            The records before the failing one, and its exception. If every record can be read alone, no records, and
+                `failure`.
         """
         leaf = self._leaf
         records: list[Any] = []
@@ -195,11 +203,11 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
 
 
 class Gathering(NamedTuple):
-    """Makes the batches of some rows.
+    """Makes the batches of a task from columns.
 
     Attributes:
         starts: index of the first row of each batch.
-        batch_at: function that takes one of these, and returns the batch.
+        batch_at: function that takes one of these indices, and returns the batch.
     """
 
     starts: range
@@ -233,7 +241,7 @@ class ColumnReader:
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
-        """Return a column reader for the pipeline; None if the pipeline does not begin by batching columns."""
+        """Return a column reader for the pipeline; None if the pipeline's batches are not slices of columns."""
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
@@ -259,12 +267,12 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the whole batches of the records before a failure, and the failure.
+        """Return the complete batches that can be made of the records before a failure, and the failure.
 
         Args:
             reader: reader of the keys.
-            span: the span (consecutive positions) that failed.
-            records: records of the span before the one at fault.
+            span: the task that failed.
+            records: records of the task before the one at fault.
             failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size

@@ -20,9 +20,12 @@ from .tasks import SourceState, SpanTask
 
 
 class SequentialReader:
-    """Iterator of a source without random access, which moves from task to task.
+    """Iterator of a source without random access, which continues from task to task.
 
-    One thread at a time uses it. `leaf` is the source with its sampler.
+    One thread at a time uses it.
+
+    Args:
+        leaf: the source with its sampler.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -31,15 +34,13 @@ class SequentialReader:
         self._position = -1  # local
         self._state: str | None = None  # at that position; another way to it, from a state of Grain's, is another place
         self._ended = False
-        self._at_work = Lock()  # threads share it: a task that nobody waits for any more may still be at work
+        self._at_work = Lock()  # threads share it: a task whose result nobody wants any more may still be running
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
-        """Read the elements of a span; return them, the exception or None, and the source's state afterwards.
+        """Read the elements of a task; return them, the exception or None, and the source's state afterwards.
 
         There are fewer elements than positions if the source ends or fails. After an exception the
         state is "" and counts as the end.
-
-        A span is a range of consecutive positions.
         """
         with self._at_work, self._place():
             records, failure = self._records(task)
@@ -57,13 +58,13 @@ class SequentialReader:
                 position += 1
         except Exception as error:
             self._position = -1
-            where = f"on element {self._leaf.position(position)} of a dataset that is run through"
+            where = f"on element {self._leaf.position(position)} of a dataset without random access"
             return found, explained(error, where, READING)
         self._position = position
         return found, None
 
     def close(self) -> None:
-        """Drop the iterator; close it first, if the source has workers of its own that must be stopped."""
+        """Drop the iterator. If the source has workers of its own, which must be stopped, close the iterator first."""
         close = getattr(self._iterator, "close", None)
         self._iterator, self._position = None, -1
         if close is not None and self._leaf.source.has_workers:
@@ -107,10 +108,7 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """Return a reader for each source without random access, by the index of the stage that reads it.
-
-    A stage is a group of operations that run together in one task.
-    """
+    """Return a reader for each source without random access, by the index of the stage (operations) that reads it."""
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
     return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 

@@ -1,4 +1,4 @@
-"""Run a failed task again without the records that fail, for `on_error="skip"`.
+"""Run a failed task a second time without the records that fail, for `on_error="skip"`.
 
 In: a task, and the block (the rows of one task) in which it failed. Out: a block with the rows of
 all other records.
@@ -30,14 +30,17 @@ from .tasks import (
 )
 
 RunPart = Callable[[Task], Block]
-"""Function that runs a part of the failed task: the task of one position, or of one row."""
+"""Function that runs one position, or one row, of the failed task, which is given as a task."""
 
 RunTask = Callable[[Task, Blocks, ReadRecords | None], Block]
-"""Function that runs a task on rows of blocks, or with records that were read ahead, up to its first failure."""
+"""Function that runs a task on rows of blocks, or with records that were read in advance, up to its first failure."""
 
 
 def may_skip(pipeline: Pipeline, failure: Failure) -> bool:
-    """Return True if a failed task runs again without the failing record: errors are skipped, and memory sufficed."""
+    """Return True if a failed task is to run a second time without the failing record.
+
+    That is so if errors are skipped, unless the failure is that memory was short.
+    """
     return bool(pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
 
@@ -49,9 +52,9 @@ def without_failures(
     Args:
         pipeline: pipeline of the task.
         task: task that failed.
-        blocks: blocks (rows of one task each), by number, to which a task about rows refers.
+        blocks: blocks (the rows of one task each), by number, to whose rows the task may refer.
         failed: block in which the task failed.
-        read: records of the task that were read ahead; None if there are none.
+        read: records of the task that were read in advance; None if there are none.
         run: function that runs a task of one position or row, with its part of `read`.
 
     Returns:
@@ -80,7 +83,15 @@ def without_failures(
 
 
 def _run_part(whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTask, part: Task) -> Block:
-    """Run `part`, the task of one position or row of `whole`, with the records of `read` (those of `whole`) that it needs."""
+    """Run one position or row of a failed task.
+
+    Args:
+        whole: the failed task.
+        blocks: blocks, by number, to whose rows the task may refer.
+        read: records of the failed task that were read in advance; None if there are none.
+        run: function that runs a task.
+        part: the task of the one position or row.
+    """
     if not isinstance(part, SpanTask):
         return run(part, blocks, None)
     assert isinstance(whole, SpanTask), "parts of spans are spans"
@@ -88,10 +99,16 @@ def _run_part(whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTas
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
-    """Run each position or row of a failed task alone; yield its task, and the block that `run_part` returns.
+    """Run each position or row of a failed task alone; yield its task, and the block (rows) that results.
 
     If all rows of the task are the inputs of one output, the task cannot be divided: the task and the block
-    in which it failed are yielded. A block has the rows that one task returned.
+    in which it failed are yielded.
+
+    Args:
+        pipeline: pipeline of the task.
+        task: task that failed.
+        failed: block in which it failed.
+        run_part: function that runs a task of one position or row.
     """
     if isinstance(task, GroupTask) and (pipeline.stages[task.stage].groups or input_count(task) == 1):
         yield task, failed

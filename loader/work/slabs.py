@@ -1,11 +1,11 @@
-"""Memory of batches, which is reused after the last reference to a batch is gone.
+"""Memory of batches, which is used again when nothing refers to the batch any more.
 
 In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab (one piece of memory).
 
 The first write to fresh memory is several times slower than a write to memory that is mapped and in
 the caches. So a slab is reused when no array of its batch exists any more, the most recently released
 slab first. The user does not release batches: the base of all arrays of a batch is a lease (the right
-to use a slab). The lease ends when the last array is gone, and everything made from one without a copy,
+to use a slab). The lease ends when the last array is deleted, and everything made from one without a copy,
 for example a `jax.Array` on CPU.
 """
 
@@ -23,38 +23,27 @@ from ...operations.protocol import ArraySpec
 
 # Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""Bytes from which on a batch is put on a slab. Smaller batches are plain arrays.
+"""Batches of this number of bytes or more are put on a slab (a reusable piece of memory). Smaller ones are plain arrays."""
 
-A slab is a reusable piece of memory.
-"""
-
-# Chosen: `next()` then has fewer leases to take.
+# Chosen: `next()` then has to make fewer leases.
 SHARED_BYTES = 16 << 10
-"""Bytes of a slab (a reusable piece of memory) that several batches share, if each is smaller than a page."""
+"""Bytes of a slab (a reusable piece of memory) that several batches share if each is smaller than a page."""
 
-# Chosen: first touch runs at a fifth of the speed of warm memory.
+# Chosen: the first write to new memory runs at a fifth of the speed of later ones.
 MAX_FREE, FREE_BYTES = 2, 64 << 20
-"""Free slabs kept for reuse: up to this number of slabs, or up to this number of bytes if that allows more.
-
-A slab is a reusable piece of memory.
-"""
+"""Largest number of free slabs (pieces of memory) kept for reuse; or this number of bytes, if that allows more."""
 
 # Chosen: users often keep the labels of a batch.
 SMALL_SHARE = 1 / 16
-"""Share of the largest array of a batch up to which other arrays go on a second slab.
+"""Arrays of at most this share of a batch's largest array are put on a second slab (a reusable piece of memory).
 
 A user who keeps these small arrays (labels, say) does not keep the memory of the large ones
 (images).
-
-A slab is a reusable piece of memory.
 """
 
 # Chosen: batches of almost equal size then use the same slabs.
 STEPS = 16
-"""Number of slab sizes in each doubling, for slabs of 1 MiB and more. Sizes are rounded up to the next one.
-
-A slab is a reusable piece of memory.
-"""
+"""From 1 MiB on, sizes of slabs (pieces of memory) are rounded up to one of this number of sizes per doubling."""
 
 ALIGNMENT = 64
 """Alignment of arrays in bytes: a cache line, which XLA also requires to use an array without a copy."""
@@ -85,11 +74,9 @@ class Slab:
 class Lease:
     """The right to use one slab (a reusable piece of memory). It ends when this object is deleted.
 
-    Then `take_back` is called with the slab.
-
     Attributes:
         slab: the slab.
-        take_back: function that is called with the slab.
+        take_back: function that is then called with the slab.
     """
 
     slab: Slab
@@ -101,7 +88,7 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """Return the lease (right to use a slab) of an array's memory; None if the array is not on a slab."""
+    """Return the lease (right to use a slab, a piece of memory) of an array's memory; None if it is not on a slab."""
     base: Any = array
     while base is not None and not isinstance(base, Lease):
         base = getattr(base, "base", None)
@@ -116,10 +103,10 @@ class SlabPool:
     appends to the list of free slabs, so the indices of slabs in the list do not change.
 
     Args:
-        make: function of a number of bytes that returns a slab of at least this size. The default
+        make: function that returns a slab of at least as many bytes as its argument says. The default
             makes memory of this process alone.
         give_up: called with each free slab that is not kept for reuse.
-        pooled_from: size in bytes from which batches are put on slabs. Smaller ones are plain arrays.
+        pooled_from: batches of this number of bytes or more are put on slabs. Smaller ones are plain arrays.
     """
 
     def __init__(
@@ -171,7 +158,7 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """Return a slab (reusable piece of memory) of `size` to about twice as many bytes.
+        """Return a slab (a reusable piece of memory) of `size` to about twice as many bytes.
 
         It is the most recently released slab that fits, or a new slab.
         """
@@ -187,7 +174,7 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Round the size of a slab up, from 1 MiB on, to one of 16 sizes between two powers of two."""
+    """Return a size of 1 MiB or more rounded up to one of 16 sizes between two powers of two; a smaller size unchanged."""
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 
@@ -204,17 +191,12 @@ def _private_slab(size: int) -> Slab:
 
 
 _Group = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
-"""Arrays on one slab, each with its shape, dtype and offset; and the bytes of all together.
-
-A slab is a reusable piece of memory.
-"""
+"""Arrays on one slab (piece of memory), each with its shape, dtype and offset; and the bytes of all together."""
 
 _Layout = tuple[list[_Group], list[int] | None]
-"""Groups of arrays, one for each slab; and for each spec the index of its array in all groups together.
+"""Groups of arrays, one for each slab (piece of memory); and for each spec the index of its array in all groups together.
 
 None in place of the indices: the arrays are in the order of the specs.
-
-A slab is a reusable piece of memory.
 """
 
 

@@ -1,6 +1,6 @@
-"""Rows as one array for each leaf of their tree, so that no work per row is needed to send them or make batches.
+"""Rows stored as columns, one array for each field, so that sending them or making batches needs no work per row.
 
-In: rows that have the same structure. Out: one array for each leaf of the tree, with the rows along
+In: rows that have the same structure. Out: one array for each leaf of their tree, with the rows along
 its first axis; and the same rows again, or a batch of some of them.
 """
 
@@ -19,12 +19,12 @@ from ...operations.stacking import Layout
 from ...operations.trees import ROWS, flatten
 
 PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
-"""Names of the Python types of leaves that are not arrays. Rows get values of these types back."""
+"""Names of the Python types of a row's values that are not arrays. When rows are restored, values get these types."""
 
 
 @dataclass(slots=True)
 class StackedRows:
-    """Rows of equal structure, stored as one array for each leaf of the tree.
+    """Rows of equal structure, stored as columns: one array for each leaf of a row's tree.
 
     Attributes:
         columns: an array `[rows, *shape]` for each leaf of the tree.
@@ -73,9 +73,12 @@ class StackedRows:
 class RowStack:
     """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    There is room for `size` rows, in memory that `allocate` returns. All rows must have the
-    structure, shapes, dtypes and types of the first one. If a row differs, there are more rows, or
-    there is no memory for the columns, all rows are kept in a list instead.
+    All rows must have the structure, shapes, dtypes and types of the first one. If a row differs, if there are too many
+    rows, or if there is no memory for the columns, all rows are kept in a list instead.
+
+    Args:
+        size: largest number of rows.
+        allocate: function that returns the memory of the columns.
     """
 
     def __init__(self, size: int, allocate: Allocate) -> None:
@@ -136,7 +139,7 @@ def _kind(leaf: Any) -> str | None:
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
     """Return rows as columns without a copy; None if their arrays are not evenly spaced in one piece of memory.
 
-    There must be at least two rows. Rows of one window of a `Pack` are evenly spaced.
+    There must be at least two rows. The rows of one window of a `Pack` are evenly spaced.
     """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
@@ -159,9 +162,9 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 
 
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
-    """Combine evenly spaced views of one array into a single array, without a copy; None if they are not evenly spaced.
+    """Combine several views of one array into a single array without a copy; None if they are not evenly spaced in it.
 
-    The views must have the same dtype, shape and strides.
+    The views must have the same dtype, shape and strides; else None.
     """
     first = arrays[0]
     like = (np.ndarray, first.dtype, first.shape, first.strides, True)
@@ -187,7 +190,7 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:
-    """Make one batch of stacked rows from several blocks (the rows of one task each).
+    """Make one batch of stacked rows, which are in several blocks (the rows of one task each).
 
     Args:
         parts: blocks with equal columns, each with the range `[start, stop)` of its rows.

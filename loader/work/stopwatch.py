@@ -1,7 +1,7 @@
 """Measure the times of a worker's tasks and, for some tasks, the time of each operation.
 
 In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each one, only every
-n-th is timed and stands for the others. Timing each operation needs two clock readings for each
+n-th is timed, and its times are used for the others. Timing each operation needs two clock readings for each
 call. So it is done for a small share of the tasks, or for more if calls are long compared with a
 clock reading.
 """
@@ -22,15 +22,15 @@ from ..timing.times import OperationTimes, SlowestCall, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
 
-# Chosen: well under 1 % of the least work per record.
+# Chosen: far less than 1 % of the work per record, even if that is small.
 LOOKS_SHARE = 0.001
-"""Share of a worker's time that the timing of single operations may take."""
+"""Share of a worker's time that timing its single operations may take."""
 
-# Chosen: most calls are timed, and the measured times are not far off.
+# Chosen: most calls are then timed, and the measured times are not far from the true ones.
 LOOKS_SHARE_CLOSELY = 0.05
-"""Share of a worker's time that the timing of single operations may take with `observe="each"`."""
+"""Share of a worker's time that timing its single operations may take with `observe="each"`."""
 
-# Measured with `mnist`. If few calls are timed, which no cache then holds, one takes twice as long.
+# Measured with `mnist`. If few calls are timed, the timing code is not in the caches, and takes twice as long.
 CALL_SECONDS = 0.33e-6
 """Seconds that the timing of one call takes if all calls are timed."""
 
@@ -38,16 +38,16 @@ CALL_SECONDS = 0.33e-6
 LOOK_SECONDS = 40e-6
 """Seconds that timing the operations of a task takes in addition to the time per call."""
 
-# Chosen: short runs then have times of operations, too.
+# Chosen: so that short runs have times of operations, too.
 FIRST_LOOKS = 1e-3
-"""Seconds that the timing of operations may take right after the first task of a worker."""
+"""Seconds that the timing of operations may take directly after the first task of a worker."""
 
 SAMPLES = 16
 """Number of records of a task whose bytes are counted. The other records are assumed to have the same size."""
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Seconds from one timed task to the next, at least; and the largest number of tasks between them that are not timed."""
+"""Smallest number of seconds from one timed task to the next; and the largest number of untimed tasks between them."""
 
 
 class ReadSeconds(NamedTuple):
@@ -55,7 +55,7 @@ class ReadSeconds(NamedTuple):
 
     Attributes:
         waited: seconds in which the worker read records or waited for them.
-        under_way: seconds of all reads together, including reads ahead of the work.
+        under_way: seconds of all reads together, including those made in advance on other threads.
     """
 
     waited: float
@@ -65,12 +65,12 @@ class ReadSeconds(NamedTuple):
 class Stopwatch:
     """Times the tasks of one worker in one stage (operations that run in one task).
 
-    Attributes:
-        share: largest share of the time that the timing of operations may take.
-        every: one of this number of tasks is timed, and stands for the others.
-
     Args:
         worker: number of the worker.
+
+    Attributes:
+        share: largest share of the time that the timing of operations may take.
+        every: one of this number of tasks is timed, and its times are used for the others.
     """
 
     share = LOOKS_SHARE
@@ -94,7 +94,7 @@ class Stopwatch:
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if `calls` calls may be timed one by one within the time allowed for that, and deduct their cost."""
+        """Return True if the time allowed for timing suffices for timing `calls` calls one by one; then deduct their cost."""
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -104,7 +104,7 @@ class Stopwatch:
     def end(
         self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
     ) -> TaskTimes:
-        """Return the times of the task.
+        """Return the times of the task, which ends now.
 
         Args:
             block: block (the rows of one task) that the task returned.
@@ -144,9 +144,11 @@ class EachTask(Stopwatch):
 
 
 def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
-    """Return a function that makes stopwatches for worker number `worker`; None if nothing is timed.
+    """Return a function that makes stopwatches for a worker; None if nothing is timed.
 
-    `observe` is the value of `ExecutionOptions.observe`.
+    Args:
+        worker: number of the worker.
+        observe: value of `ExecutionOptions.observe`: False, True, or "each" to time every task.
     """
     return partial(EachTask if observe == "each" else Stopwatch, worker) if observe else None
 
@@ -158,7 +160,7 @@ class OperationClock:
 
     Args:
         count: number of operations.
-        single: number of operations at the front that get elements one by one. The slowest of their
+        single: number of operations at the start that get elements one by one. The slowest of their
             calls is recorded.
         each: positions of one input; more than one if inputs are batches made from columns.
     """
@@ -174,9 +176,9 @@ class OperationClock:
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
-        """Wrap the step of operation `place` (an index in the stage), so that its time is charged to it.
+        """Return a function that calls `step`, and counts the time of the call for the operation at index `place` of the stage.
 
-        The time before the call is charged to the operation before it.
+        The time before the call is counted for the operation before it.
         """
         seconds, before = self._seconds, place - 1 if place else -1
         slowest = self._noting if 0 <= before < self._single else None
@@ -205,10 +207,13 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """End the measurement of a task whose `inputs` positions have passed all operations.
+        """End the measurement of a task.
 
-        `tag_of(left)` returns the tag (the index of a record) of the input after which `left`
-        inputs remained. It names the record of the slowest call.
+        Args:
+            inputs: number of its positions, which have passed all operations.
+            tag_of: function that takes the number of inputs that were left after some input, and returns the tag
+                (number that
+                names the record) of that input. It is used to name the record of the slowest call.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since
@@ -241,8 +246,10 @@ class OperationClock:
 def bytes_of_rows(rows: Any, batches: bool) -> int:
     """Return the size of rows in bytes. There must be at least one row.
 
-    Batches are all counted. For other rows, the size of the first one is multiplied by the number of
-    rows.
+    Args:
+        rows: the rows, as a list or as columns.
+        batches: True: each row is a batch, and all are counted. False: the size of the first row is multiplied by
+            their number.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
@@ -253,7 +260,7 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 
 
 def bytes_of(element: Element) -> int:
-    """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers.
+    """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers together.
 
     A Python number counts 8 bytes; a text counts 1 byte for each character.
 
@@ -279,7 +286,7 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds, so far, in which this thread ran, or was ready to run but had no processor."""
+    """Return the seconds, so far, in which this thread ran, or was ready to run but other threads had the processors."""
     return thread_time() + kept_seconds()
 
 

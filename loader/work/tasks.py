@@ -29,7 +29,7 @@ class Units(ABC):
     """The elements of a task, each of which is made only when the caller asks for it.
 
     Attributes:
-        made: list with the element made last, until somebody takes it out.
+        made: list with the element made last, until the caller takes it out.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,7 @@ class Units(ABC):
 
 
 class Failure:
-    """The exception that ended a task.
-
-    From another process, it is stored as bytes, `encoded`; else `error` is the exception.
-    """
+    """The exception that ended a task; if it comes from another process, it is kept as bytes until it is needed."""
 
     __slots__ = ("_encoded", "_error")
 
@@ -65,7 +62,7 @@ class Failure:
 
     @property
     def error(self) -> Exception:
-        """Return the exception. One from another process is decoded at each access."""
+        """The exception. One from another process is decoded at each access."""
         if self._error is not None:
             return self._error
         from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
@@ -73,7 +70,7 @@ class Failure:
         return decode(self._encoded)
 
     def take(self) -> Exception:
-        """Return the exception, and drop the reference to it. May be called once.
+        """Return the exception, and drop the reference to it. May be called only once.
 
         Its traceback refers to frames that refer to this object. Without this, neither would be freed.
         """
@@ -102,7 +99,7 @@ class RowOrigins:
         inputs: for each row, the index in the task of the position or row that it was made of; for a
             batch, the index of one of the positions or rows in the batch.
         positions: global position of that input, or its tag (a number that names a record) in a
-            pipeline with several leaves (sources with their samplers).
+            pipeline with several sources.
         rows: for each row, its index among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window, and the row's
             index in the window; otherwise empty.
@@ -122,13 +119,18 @@ class RowOrigins:
         self.rows.append(row)
 
     def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Add one row for each index in `inputs`. `positions` has the positions of all inputs of the task."""
+        """Add one row for each index in `inputs`.
+
+        Args:
+            inputs: index, in the task, of the input of each row.
+            positions: global positions of all inputs of the task.
+        """
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block (the rows of one task), whose first input has index `first` here."""
+        """Append the origins of another block (the rows of one task), whose first input gets the index `first`."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -180,27 +182,26 @@ class SourceState(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """The rows that came out of a task, in order, with their origins, times and failure.
+    """The rows that one task returned, in order, with their origins, times and failure.
 
     The rows are in this object, or a transport keeps them elsewhere until `elements` is read. The
     fields before `rows` are the header, which a worker sends together with the rows.
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows. None if each unit of the task (the inputs of one output) made one row, in
-            order.
+        tags: origins of the rows. None if each output of the task is one row, in order.
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
         notices: warnings about sources and operations, to be shown to the user.
         stand: state of a source without random access after the task; None for other sources.
-        waited: seconds in which the task waited for records that were read ahead.
+        waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
         nbytes: bytes of its rows, if it was run in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
         parts: tasks to be run in place of this block's task, if it was divided instead of run; else empty.
-        kept: True if the rows will be returned again, so that the user gets copies.
+        kept: True if the rows will be returned a second time, so that the user gets copies.
         units: object that makes the rows one by one, if they are not made yet; else None.
         moments: the times at which the task was submitted, its rows were asked for, and its rows were
             received. A time is 0 until it is known.
@@ -227,19 +228,19 @@ class Block:
     def of(
         cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
     ) -> Block:
-        """Return a block (the rows of one task) whose rows are `elements`; the other arguments are its attributes."""
+        """Return a block (the rows of one task) whose rows are `elements`; the other arguments are attributes of the block."""
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """Return the fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the block again."""
+        """The fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the block from it."""
         return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
-        """Return the rows, after loading them into this object if a transport has them.
+        """The rows, after loading them into this object if a transport has them.
 
-        The result is a list; or `StackedRows`, if the rows were sent from another process. Loading may raise
+        A list; or `StackedRows` (columns), if the rows were sent from another process. Loading may raise
         WorkerCrashedError.
         """
         if self.rows is not None:
@@ -252,7 +253,7 @@ class Block:
         self.count = len(elements)
 
     def columns(self) -> Any:
-        """Return the rows as `StackedRows` whose memory may become a batch.
+        """Return the rows as `StackedRows` (columns) whose memory may become a batch.
 
         The result is None if the rows are in this object, if they are kept, or if they are not columns.
         """
@@ -267,17 +268,16 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Task: read the records of a leaf at local positions `[start, stop)`, and apply the operations of a stage.
+    """Task: read the records of a source at local positions `[start, stop)`, and apply the operations of a stage.
 
-    A leaf is a source with its sampler. A stage is a group of operations that run together in one
-    task.
+    A stage is a group of operations that run together in one task.
 
     Attributes:
         stage: index of the stage.
         start: first local position.
         stop: end of the local positions, exclusive.
-        leaf: index in `Pipeline.every_leaf`: of a leaf of this shard, or of a shard of an earlier run whose
-            local positions these are.
+        leaf: index in `Pipeline.every_leaf` of the source with its sampler: of this shard, or of a shard of an earlier
+            run, whose local positions these then are.
         since: for a source without random access, an earlier position and the source's state there;
             else None.
         only: for a task of one window, the index of the only element of the window to keep; None:
@@ -293,10 +293,7 @@ class SpanTask(NamedTuple):
 
 
 RowRange: TypeAlias = tuple[int, int, int]
-"""Number of a block that an earlier task returned, and the range `[start, stop)` of its rows.
-
-A block has the rows that one task returned.
-"""
+"""Number of a block (the rows that an earlier task returned), and a range `[start, stop)` of its rows."""
 
 
 class GroupTask(NamedTuple):
@@ -306,7 +303,7 @@ class GroupTask(NamedTuple):
 
     Attributes:
         stage: index of the stage.
-        rows: ranges of rows of blocks.
+        rows: ranges of rows of blocks (the rows of one task each).
         order: `int32[n]` as bytes: indices of the rows, among all rows of `rows`, in the order to
             use; None: in order.
         first: index of the first row in the join that the rows come from; 0 if they come from no
@@ -326,15 +323,15 @@ class GroupTask(NamedTuple):
 Task: TypeAlias = SpanTask | GroupTask
 
 Blocks: TypeAlias = Mapping[int, Any]
-"""Blocks by number, whose rows tasks refer to."""
+"""Blocks (the rows of one task each), by number, to whose rows tasks refer."""
 
 NO_BLOCKS: Blocks = MappingProxyType({})
 
 Parts: TypeAlias = Sequence[tuple[Block, int, int]]
-"""Blocks, each with the range `[start, stop)` of its rows. Together these are the rows of a group."""
+"""Blocks (the rows of one task each), each with a range `[start, stop)` of its rows: together, the rows of a group."""
 
 
-# A plain tuple is made in a fifth of the time, and one is made for every batch.
+# A plain tuple, because it is made for every batch, in a fifth of the time of a named one.
 Busy: TypeAlias = tuple[float, Task, int]
 """A task that is running: the time at which it began (`perf_counter` seconds), the task, the identifier of its thread."""
 
@@ -356,26 +353,21 @@ def single_rows(task: GroupTask) -> list[GroupTask]:
 
 
 RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"
-"""Function that waits for records of a span which are being read ahead, and returns them.
+"""Function that waits for records of a task that are being read in advance, and returns them.
 
 Returns None if the worker has to read them itself. The worker's thread calls it once.
-
-A span is a range of consecutive positions.
 """
 
 
 class Unread(NamedTuple):
-    """Range `[start, stop)`, within a span, of records that could not be read in one call.
-
-    A span is a range of consecutive positions.
-    """
+    """Range `[start, stop)` of those records of a task that could not be read in one call."""
 
     start: int
     stop: int
 
 
 class ReadRecords(NamedTuple):
-    """The records of a span (consecutive positions) that were read ahead.
+    """The records of a task on consecutive positions, which were read in advance.
 
     In the ranges listed in `unread`, which are sorted, the values of `records` have no meaning.
 

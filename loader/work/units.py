@@ -1,6 +1,6 @@
 """Tasks of several batches, each of which is made only when the caller asks for it. Used in the calling thread.
 
-In: a task of several units (a unit is the inputs of one batch). Out: its batches, one by one. So the
+In: a task of several batches. Out: its batches, one by one. So the
 cost of a task is shared by its batches. Each batch is made in the memory that the batch before it
 released, from records that are still in the caches.
 """
@@ -16,10 +16,10 @@ from .tasks import Block, Failure, RecordsAhead, SpanTask, Units
 
 
 class MakesUnits(Protocol):
-    """Interface of an executor that makes the elements of a task one by one. A unit is the inputs of one element."""
+    """Interface of an executor that makes the elements of a task one by one, each when the caller asks for it."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read a task's records. Return a function that waits for them; None if they are not read ahead."""
+        """Begin to read a task's records. Return a function that waits for them; None if they are not read in advance."""
 
     def reads_in_place(self, task: SpanTask) -> bool:
         """Return True if the calling thread should read the records of a task itself, because reading is very quick."""
@@ -31,8 +31,8 @@ class MakesUnits(Protocol):
         """Make the next element of a task, and append it to `made`.
 
         Args:
-            task: the part of the task that makes this element.
-            ahead: function that waits for its records, or None if they are not read ahead.
+            task: task of only this element.
+            ahead: function that waits for its records, or None if they are not read in advance.
             made: list to which the element is appended.
 
         Returns:
@@ -47,12 +47,12 @@ class MakesUnits(Protocol):
 class InlineUnits(Units):
     """A task of several elements, each of which is made only when the caller asks for it.
 
-    The object is also the task's handle (the result to come). A unit is the inputs of one element.
+    The object is also the task's handle (the result to come).
 
     Args:
         executor: makes the elements.
         task: the task.
-        unit: number of positions in a unit.
+        unit: number of positions of which one element is made.
     """
 
     def __init__(self, executor: MakesUnits, task: SpanTask, unit: int) -> None:
@@ -88,7 +88,7 @@ class InlineUnits(Units):
         return SpanTask(stage, start, min(start + self._unit, self._task.stop), leaf)
 
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read the records of one element. Return the function that waits for them; None if it does not read ahead.
+        """Begin to read the records of one element. Return a function that waits for them; None if not read in advance.
 
         If reader threads are used, the first call begins to read the records of all elements of the task.
         """
@@ -101,7 +101,7 @@ class InlineUnits(Units):
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if elements are batches that a task may make one by one, each when the caller asks for it.
+    """Return True if a task of this pipeline may make several batches one by one, each when the caller asks for it.
 
     The batches must be made of consecutive positions whose order is known from the beginning. False for
     batches of columns without further operations, because making several of these at once is faster than

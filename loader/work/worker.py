@@ -1,4 +1,4 @@
-"""Run tasks: read records, push them through the operations, and collect the resulting rows.
+"""Run tasks: read records, pass them through the operations, and collect the resulting rows.
 
 In: a task. Out: a block (the rows of one task). Each thread that works has its own `Worker`. This
 module starts no threads or processes.
@@ -53,12 +53,15 @@ class Worker:
         pipeline: pipeline to run.
         allocate: function that returns the memory of batches. The default is a new `SlabPool`.
         stacks_rows: True if rows may be stacked into columns, because they are sent to another process.
-        owns_globals: True if nothing else in this process uses the global random generators, so their states may change.
+        owns_globals: True if nothing else in this process uses the global random generators, so their states may
+            change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
-        run_throughs: shared readers of sources without random access, by the index of the stage. None: readers of its own.
+        run_throughs: shared readers of sources without random access, by the index of the stage. None: readers of its
+            own.
         seeds_globals: True to seed the random generators, also generators that are attributes of operations, for each
             element. They are restored after a task.
-        watches_globals: True to warn of operations that draw from global generators. False if other threads may draw, too.
+        watches_globals: True to warn of operations that draw from global generators. False if other threads may draw,
+            too.
     """
 
     def __init__(
@@ -109,7 +112,8 @@ class Worker:
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
         """Run a task and return its block. A failure is stored in the block, after the rows made before it.
 
-        `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read ahead.
+        `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read in
+        advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -118,7 +122,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask, note_units: Callable[[int, float], None]) -> ColumnUnits | None:
-        """Return the elements of a task if they are made from columns; else None. For `note_units` see `ColumnUnits`."""
+        """Return an object that makes the elements of a task one by one, if they are made from columns; else None."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -143,11 +147,9 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return the block that reports a failure of an element which another object tried to make.
+        """Return a block (the rows of one task) that reports that another object failed to make an element of a stage.
 
-        Args:
-            stage: index of the stage (operations that run in one task).
-            failed: block with the failure.
+        `failed` is a block with the failure.
         """
         assert failed.failure is not None, "it failed"
         self._end(stage, True)
@@ -185,7 +187,7 @@ class Worker:
         return block
 
     def place_now(self) -> str:
-        """Describe the place of the record that operations work on; "" if it is unknown. Other threads may call this."""
+        """Return a text that says on which record operations work; "" if it is unknown. Other threads may call this."""
         used = self.units or self._used
         return "" if used is None else used.place_now()
 
@@ -197,7 +199,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """If a task has imported torch, run it again with torch's generator seeded; else return its block."""
+        """If a task has imported torch, run it a second time with torch's generator seeded; else return its block."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block
@@ -277,7 +279,7 @@ class Worker:
         return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Run a task, on rows of `blocks` or with records that were read ahead (`read`), up to its first failure."""
+        """Run a task, on rows of `blocks` or with records that were read in advance (`read`), up to its first failure."""
         failed = True
         try:
             if isinstance(task, GroupTask):
@@ -301,7 +303,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return the chain of operations for a task of a stage; for some tasks, the chain that times each operation."""
+        """Return the connected operations of a stage for a task; for some tasks, those that time each operation."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 
@@ -319,7 +321,7 @@ class Worker:
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return the chain of a stage's operations. The first chain detects which operations draw from global generators."""
+        """Return the connected operations of a stage. Those returned first detect which ones draw from global generators."""
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)
@@ -338,10 +340,7 @@ class Worker:
             self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Run a task that is several spans (consecutive positions) long, span by span.
-
-        So the records of a span are in the caches when they are used.
-        """
+        """Run a long task in steps of consecutive positions, so that records are still in the caches when they are used."""
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
@@ -376,9 +375,9 @@ class Worker:
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
-        """Return the records (or column batches) of a span, and None; if reading fails, the records before, and the error.
+        """Return the records (or column batches) of a task, and None; if reading fails, the records before, and the error.
 
-        A span is a range of consecutive positions. `read` has records that were read ahead; None if none were.
+        `read` has records that were read in advance; None if none were.
         """
         if read is not None and self._columns is None:
             return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)

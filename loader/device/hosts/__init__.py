@@ -1,1 +1,1 @@
-"""Feeders in several processes: the shard that each process loads, and their agreement on each step."""
+"""Device feeders in several processes: the shard that each process loads, and how the processes agree on each step."""

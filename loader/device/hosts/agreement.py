@@ -3,7 +3,7 @@
 In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all processes.
 
 The processes exchange messages in the key-value store of jax's coordination service, on the
-feeder's transfer thread and ahead of the training. They do not use a collective operation of the
+feeder's transfer thread and before the training needs the batches. They do not use a collective operation of the
 devices, which could come between the collectives of the training step on another host. If all
 processes know that the next n batches are full, they agree once for all n. For an endless loader
 whose batches all have equally many records, n is infinite.
@@ -45,7 +45,7 @@ class KeyValueStore:
         self._client.key_value_set(key, value)
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """Return the text of a key, after waiting until it exists; None if that takes longer than `wait_ms` milliseconds."""
+        """Return the text of a key, after waiting until it exists; None if it does not exist after `wait_ms` milliseconds."""
         try:
             return str(self._client.blocking_key_value_get(key, wait_ms))
         except RuntimeError as error:
@@ -61,7 +61,7 @@ class KeyValueStore:
         self._client.key_value_delete(folder)
 
     def count(self, key: str) -> int:
-        """Add one to the number stored under a key, and return the new number; 0 if this version of jax cannot count."""
+        """Add one to the number stored for a key, and return the new number; 0 if this version of jax cannot count."""
         increment = getattr(self._client, "key_value_increment", None)
         return 0 if increment is None else int(increment(key, 1))
 
@@ -85,7 +85,7 @@ BLOCK = 64
 """Number of steps whose messages are deleted together."""
 
 _feeder_numbers: dict[str, int] = Counter()
-"""Number of feeders made so far, by the name of their group of processes."""
+"""Number of feeders made so far, for each group of processes, by the name of the group."""
 
 
 class Agreement:
@@ -110,18 +110,20 @@ class Agreement:
         self._me = me
         self._processes = processes
         self._step = 0
-        self._certain = 0  # steps from here on for which there is a verdict …
-        self._agreed: tuple[Offer, Go] | None = None  # … and what it was based on
+        self._certain = 0  # number of next steps for which there is a verdict already …
+        self._agreed: tuple[Offer, Go] | None = None  # … this process's offer for them, and the verdict
         self._kept_from = 0
         self._with_batches: list[int] = []
         self._gave_template = False
-        self.left = False  # the next run needs another one
-        self.spoiled = False  # what was agreed on could not be done here: the others have gone on without this process
+        self.left = False  # True: the next run needs a new agreement
+        self.spoiled = False  # True: this process failed at a batch that had been agreed on, and the others continued
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
 
-        Returns None if `stopped()` becomes True before.
+        Args:
+            offer: the offer.
+            stopped: function that returns True to stop waiting; the result is then None.
         """
         if self._certain:
             verdict = self._as_promised(offer)
@@ -140,7 +142,7 @@ class Agreement:
         return verdict
 
     def _as_promised(self, offer: Offer) -> Verdict | None:
-        """Return the verdict that was agreed in advance for this step; None if the processes must agree again.
+        """Return the verdict that was agreed in advance for this step; None if the processes must agree on it now.
 
         If the batch differs from the expected one, or failed, the verdict is a `Refuse`.
         """
@@ -176,12 +178,10 @@ class Agreement:
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
         """Wait for the message of a process about a step, or about its leaving the run, and return it.
 
-        The result is None if `stopped()` becomes True before.
-
         Args:
             folder: beginning of the key, to which the process is added.
             process: index of the process, as text.
-            stopped: function that returns True to stop waiting.
+            stopped: function that returns True to stop waiting; the result is then None.
         """
         while not stopped():
             word = self._store.get(folder + process)
@@ -199,16 +199,16 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Publish a batch without rows (`template`), for processes that have had no batch from which to make such a template.
-
-        Only the first call has an effect.
-        """
+        """Publish a batch without rows, for processes that never had a batch. Only the first call has an effect."""
         if not self._gave_template:
             self._store.set(f"{self._folder}template/{self._me}", to_text(template))
             self._gave_template = True
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return the batch without rows that another process published; None if `stopped()` becomes True before.
+        """Return the batch without rows that another process published.
+
+        Args:
+            stopped: function that returns True to stop waiting; the result is then None.
 
         Raises:
             HostsError: the batch has a class that this process has not imported, or cannot be sent
@@ -219,10 +219,13 @@ class Agreement:
         return None if text is None else from_text(text)
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run, with a failure or None. The other processes get a message; the last one to leave deletes the keys.
+        """Leave the run. The other processes get a message; the last one to leave deletes the keys.
 
         If this process fails within steps that were agreed in advance, it does not leave: the others do
-        not wait for it, and it can try the step again.
+        not wait for it, and it can try the step a second time.
+
+        Args:
+            failure: the failure because of which this process leaves; None if it did not fail.
         """
         if failure is not None and self._certain and not self.spoiled:
             return
@@ -267,7 +270,7 @@ class Agreements:
         self._last: Agreement | None = None
 
     def next(self) -> Agreement | None:
-        """Return the agreement for the run that begins; None if no other process takes part.
+        """Return the agreement for the run that begins now; None if no other process takes part.
 
         Raises:
             HostsError: in the last run, this process failed at a batch that the other processes

@@ -1,4 +1,4 @@
-"""Write the structure of a batch as text that other processes read.
+"""Write the structure of a batch as text that other processes can read.
 
 In: a tree without rows. Out: JSON; and the tree again.
 
@@ -29,9 +29,9 @@ _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool,
 
 
 def to_text(tree: Any) -> str:
-    """Return a tree of arrays as JSON.
+    """Return a tree of arrays as JSON text.
 
-    For an object that JSON cannot describe, only the name of its class is written.
+    For an object that JSON cannot describe, only the name of its class is written; `from_text` then raises HostsError.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
@@ -43,7 +43,8 @@ def from_text(text: str) -> Any:
     """Return the tree from which `to_text` made a text.
 
     Raises:
-        HostsError: the text is invalid, or it names a class that this process has not imported.
+        HostsError: the text is invalid, it names a class that this process has not imported, or the tree has an object
+            that JSON cannot describe.
     """
     try:
         return _tree(json.loads(text))
@@ -55,7 +56,7 @@ def from_text(text: str) -> Any:
 
 
 def _describe_tree(tree: Any) -> Any:
-    """Convert a tree to `[kind, …]`, a list of JSON values; None stays None.
+    """Convert a tree to JSON values: a list `[kind, …]` for each node and leaf; None stays None.
 
     Raises:
         HostsError: a dict has a key that JSON cannot describe.

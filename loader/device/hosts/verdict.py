@@ -1,4 +1,4 @@
-"""Decide on one step from the offers of all hosts. A pure function.
+"""Decide on one step of a run, from the offers of all processes. No I/O.
 
 In: the offers of all processes. Out: one verdict. It is the same on all processes, because it depends
 only on the offers.
@@ -18,7 +18,7 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """The offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed.
+    """What one process offers for a step: a batch, the end of its stream, an error, or that its feeder was closed.
 
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".
@@ -43,7 +43,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Go:
-    """Verdict: deliver the batch, filled up with zeros to `rows` rows unless that is None.
+    """Verdict: deliver the batch, filled up with zeros to a number of rows if `rows` is not None.
 
     Attributes:
         rows: number of rows; None to leave the batch as it is.
@@ -99,7 +99,9 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
     for process, offer in offers.items():
         if offer.kind in ("failed", "closed"):
             what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"
-            return Refuse(f"process {process} {what} (before or at batch {step} of this run), so that none can go on.")
+            return Refuse(
+                f"process {process} {what} (before or at batch {step} of this run), so no process can continue."
+            )
     for what, values in (
         ("on_uneven", {process: offer.policy for process, offer in offers.items()}),
         ("batches", {process: offer.layout for process, offer in batches.items()}),
@@ -113,7 +115,9 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to fill the batch up to the usual number of rows, rounded up so that devices can divide it.
+    """Return the verdict to fill the batch up with zeros to the usual number of rows.
+
+    The number is rounded up so that the rows can be divided over the devices of all processes.
 
     Args:
         offers: offers of all processes, by process index.
@@ -133,8 +137,8 @@ def _uneven(offers: Mapping[int, Offer], step: int) -> str:
         ]
     )
     return (
-        f"the processes have different amounts of data for batch {step} of this run ({each}), and a step that all take part "
-        'in would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '
+        f"the processes have different amounts of data for batch {step} of this run ({each}), and a step of all processes "
+        'would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '
         "Or give all shards the same number of batches: drop_remainder=True for the shards and the Batch, or "
         "num_epochs=None."
     )

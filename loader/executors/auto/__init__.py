@@ -1,1 +1,1 @@
-"""Find the number of workers that is fastest: `tuner` decides, `executor` measures and acts."""
+"""Find the fastest number of workers: `tuner` decides, `executor` measures and changes the number."""

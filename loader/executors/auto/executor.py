@@ -1,7 +1,7 @@
 """The executor that finds the best number of workers by measuring the speed of the stream with several numbers.
 
-In: tasks. Out: handles (results to come) of the executor that runs at the moment. The search begins
-in the calling thread, or with one worker if tasks refer to blocks (results) of earlier tasks,
+In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search begins
+in the calling thread; or with one worker if tasks refer to blocks (results) of earlier tasks,
 because workers do not know blocks made in the calling thread. `Tuner` decides without side effects:
 
 * If the user's loop hardly waits for batches, the search ends.
@@ -31,7 +31,7 @@ from ..local import InlineExecutor
 from ..protocol import Executor, Handle, Tuning
 from .tuner import HereOrWorkers, Measurement, Tuner
 
-# All chosen: together they keep what is promised, that the search ends within 30 seconds.
+# All chosen so that the search ends within 30 seconds, as the documentation promises.
 
 TUNING_SECONDS = 24.0
 """Seconds after which no further setting is tried. The last measurement may take some seconds more."""
@@ -43,7 +43,7 @@ MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""A measurement lasts until this number of tasks was done, but no more than this number of seconds."""
+"""A measurement lasts until this number of tasks is done, but no longer than this number of seconds."""
 
 POLL_SECONDS = 0.05
 """Seconds between two checks of something that is not ready yet."""
@@ -59,7 +59,7 @@ class SettingSearch:
     """Progress of the search for the fastest number of workers, kept from one epoch to the next.
 
     Attributes:
-        tuner: decides on the setting, and on the setting to try next.
+        tuner: decides which setting (numbers of workers and of buffered batches) to use or to try next.
         seconds_left: seconds in which further settings may be tried.
         measured: counts of a measurement that the end of an epoch cut short. It continues in the
             next epoch.
@@ -128,7 +128,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage the current executor wants to have submitted at a time.
+        """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
 
         If the calling thread works only until workers are ready, it is at least 2.
         """
@@ -140,7 +140,7 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Do the next step of the search if it is due; then submit a task on rows of `blocks` to the current executor."""
+        """Submit a task on rows of `blocks` to the current executor. If the search's next step is due, do it first."""
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)
@@ -149,8 +149,8 @@ class AutoExecutor(Executor):
     def _steps(self) -> Generator[float, float, NoReturn]:
         """Search for the best setting, step by step, between tasks.
 
-        Yields the time at which the next step is due, and is sent the current time (`perf_counter`
-        seconds).
+        A generator: it yields the time at which the next step is due, and is sent the current time, both in seconds of
+        `perf_counter`.
         """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
@@ -194,7 +194,7 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until a worker is ready. Until then the current executor continues to work."""
+        """Wait, between tasks, until a worker is ready. Until then the current executor continues to work."""
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now
@@ -205,7 +205,7 @@ class AutoExecutor(Executor):
         return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measured(self, now: float) -> Counts:
-        """Return the counts of the current measurement, without the user's pauses.
+        """Return the counts of the current measurement, without times in which the user's program paused.
 
         A pause is, for example, the compilation by JAX in the first two steps, an evaluation, or a
         checkpoint.
@@ -221,9 +221,9 @@ class AutoExecutor(Executor):
         return Measurement(seconds, inputs, waited, self._observer.slabs.now)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks, and return True if the workers can be used again.
+        """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False, without dropping tasks, before the search has ended, and if the calling thread makes
+        Return False, without dropping tasks, if the search has not ended, or if the calling thread makes
         the batches.
         """
         tuner, team = self.found.tuner, self._team
@@ -263,7 +263,7 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 
 
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Return True if tasks of a pipeline can run in the calling thread as well as in workers, in any order.
+    """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
 
     False if an option (`worker_init_fn`, `timeout`) needs workers; if the source has no random
     access; or if a task is not one batch.

@@ -10,21 +10,20 @@ from typing import ClassVar, NamedTuple
 
 from ....common.units import format_count
 
-# Chosen: more than speeds mostly differ by chance from second to second.
+# Chosen: from second to second, speeds mostly differ by less.
 GAIN = 1.05
 """Factor by which a setting must be faster than the best one to replace it."""
 
 # Chosen.
 ENOUGH = 0.02
-"""Share of the loop's time. If the user waits for less than this share, no further setting is tried."""
+"""Share of the loop's time. If the user waits for less than this share, no other number of workers is tried."""
 
 # Chosen: another program may slow down one measurement.
 TRIES = 2
 """Number of times that the calling thread is tried in place of workers."""
-
-# Chosen: the hand-over of a batch takes less.
+# Chosen: handing a batch over to the user's process takes less.
 HEAVY_SECONDS = 10e-3
-"""Seconds of a worker for one batch. If a batch takes longer, the calling thread is not tried."""
+"""If a worker needs more seconds than this for a batch, the calling thread is not tried."""
 
 # Chosen.
 MOST_BUFFER = 4
@@ -44,7 +43,7 @@ class Setting(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Result of measuring the stream for some seconds with one setting.
+    """Speed of the stream during some seconds with one number of workers.
 
     Attributes:
         seconds: length of the measurement.
@@ -64,7 +63,14 @@ class Measurement(NamedTuple):
 
 
 class Tuner:
-    """Search for the fastest number of workers. `note` is called after each measurement.
+    """Search for the fastest number of workers. Call `note` after each measurement.
+
+    Args:
+        least: number of workers at the start: 0 or 1.
+        most: largest number of workers.
+        most_bytes: bytes of memory that workers may share with the user's process; None for no
+            limit.
+        buffer: finished batches that each worker keeps ready at the start.
 
     Attributes:
         setting: current setting.
@@ -73,13 +79,6 @@ class Tuner:
         begins_here: True if the calling thread works until the first workers are ready.
         reason: sentence that says why the calling thread works although workers were asked for; ""
             if it does not.
-
-    Args:
-        least: workers to begin with: 0 or 1.
-        most: largest number of workers.
-        most_bytes: bytes of memory that workers may share with the user's process; None for no
-            limit.
-        buffer: finished batches per worker to begin with.
     """
 
     share: ClassVar[float] = 1.0
@@ -121,7 +120,7 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """Yield the settings to try. Between two of them the caller updates `_best`."""
+        """Yield the settings to try, beginning with the current one. The caller updates `_best` between two of them."""
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
@@ -147,8 +146,8 @@ class Tuner:
 class HereOrWorkers(Tuner):
     """Choose between the workers that the user asked for and the calling thread.
 
-    The calling thread is faster if it takes less time to make a record than to get it from a worker. Both are
-    measured twice, in turns. The calling thread is chosen only if it was faster each time.
+    The calling thread is faster if making a batch takes less time than getting it from a worker. Both are
+    measured twice, alternately. The calling thread is chosen only if it was faster each time.
 
     Args:
         workers: number of workers that the user asked for.

@@ -1,1 +1,1 @@
-"""The executor with worker processes: both sides of the process boundary."""
+"""Worker processes: both sides of the process boundary."""

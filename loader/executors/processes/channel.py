@@ -1,4 +1,4 @@
-"""Messages between the user's process, the zygote (which makes workers) and workers; the channel for them.
+"""The messages between the user's process, the zygote (the process that makes workers) and workers; and their channel.
 
 In: messages, with file descriptors. Out: the same messages in the other process. A message is one
 packet; if it is too large, it travels in anonymous memory whose descriptor is sent. On systems
@@ -25,10 +25,10 @@ from ..transport import Kill, NamedRows, Ready, Spawn
 PACKET = 64 << 10
 """Bytes of the largest packet."""
 
-# A stream takes this many bytes at once if it takes any (`SO_SNDLOWAT` is 2,048), so a sender never
-# waits in the middle.
+# A stream that has room takes at least 2,048 bytes at once (`SO_SNDLOWAT`), so a sender never
+# waits in the middle of a packet.
 STREAM_PACKET = 2000
-"""Bytes of the largest packet on a stream; less than a stream takes at once."""
+"""Bytes of the largest packet on a stream; less than a stream accepts at once."""
 
 # Some systems have room for few packets by default.
 _STREAM_BUFFER = 256 << 10
@@ -37,7 +37,7 @@ _STREAM_BUFFER = 256 << 10
 _PREFIX = 4  # bytes of the number before a packet
 
 MAX_DESCRIPTORS = 64
-"""Largest number of descriptors in one packet. Further ones are sent before it, in packets without a message."""
+"""Largest number of descriptors in one packet. More are sent before it, in packets without a message."""
 
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 
@@ -56,19 +56,21 @@ A slab is a reusable piece of memory.
 """
 
 Encoded = tuple[list[ArrayPlace], bytes]
-"""Encoded elements: the places of their arrays, and a pickle that refers to these by number.
+"""Encoded elements: the places of their arrays, and a pickle that refers to these places by number.
 
 The pickle also has the dtypes that cannot be written as a string.
 """
 
 
 class Start(NamedTuple):
-    """First message to the zygote (the process that makes workers): settings to copy, and the payload's descriptor.
+    """First message to the zygote (the process that makes workers): settings to copy. The payload's descriptor comes with it.
+
+    The payload is memory with the pickled options and pipeline.
 
     Attributes:
         search_path: the module search path, `sys.path`.
         environment: the environment variables.
-        each_unpacks: True if each worker unpickles the payload (options and pipeline) itself, after it
+        each_unpacks: True if each worker unpickles the payload itself, after it
             has called `worker_init_fn`.
     """
 
@@ -80,7 +82,9 @@ class Start(NamedTuple):
 class Exited(NamedTuple):
     """Message from the zygote (the process that makes workers): a worker has ended.
 
-    `status` is the exit status as `os.waitpid` returns it.
+    Attributes:
+        worker: number of the worker.
+        status: the exit status as `os.waitpid` returns it.
     """
 
     worker: int
@@ -88,9 +92,10 @@ class Exited(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Message from the zygote (the process that makes workers): the pipeline could not be unpickled.
+    """Message: the pipeline could not be unpickled in another process.
 
-    `error` is the pickled exception.
+    Attributes:
+        error: the pickled exception.
     """
 
     error: bytes
@@ -99,9 +104,11 @@ class Broken(NamedTuple):
 class RunTasks(NamedTuple):
     """Message to a worker: run tasks, one after another.
 
+    A slab is a piece of shared memory that is used several times.
+
     Attributes:
         tasks: the tasks.
-        released: numbers of slabs (pieces of memory) of this worker that it may use again.
+        released: numbers of slabs of this worker that it may use again.
         named: earlier rows that the tasks refer to, in encoded form.
         introduced: names and sizes of slabs with these rows that the worker does not know yet. Their
             descriptors are sent with this message.
@@ -116,7 +123,7 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: numbers of its own slabs (reusable pieces of memory) that it may use again.
+    """Message to a worker: it may use slabs (pieces of its shared memory) again, given by their numbers.
 
     It may arrive while the worker runs a task.
     """
@@ -127,9 +134,11 @@ class Returned(NamedTuple):
 class Done(NamedTuple):
     """Message from a worker: the results of the tasks of one message.
 
+    A slab is a piece of shared memory.
+
     Attributes:
-        answers: for each task, the header of its block, its encoded rows, and the numbers and sizes
-            of their slabs (pieces of memory).
+        answers: for each task, the header of its block (rows), its encoded rows, and the numbers and sizes
+            of the slabs that have them.
         introduced: numbers of the slabs that are lent for the first time. Their descriptors are
             sent with this message, in this order.
         dropped: numbers of slabs that will not be used again.
@@ -147,7 +156,7 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. The fields have the same meanings as in `transport.Hang`.
+    """Message from a worker: its task takes long. It has the fields of `transport.Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
@@ -207,7 +216,7 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The descriptors are sent with it, and stay open in this process.
+        """Send a message, together with file descriptors, which stay open in this process.
 
         Raises:
             OSError: the other end is gone.
@@ -240,10 +249,10 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message if there is room for it.
+        """Send a message and file descriptors (which stay open in this process), if there is room for it.
 
-        Return True if it was sent, False if there is no room. The descriptors stay open in this
-        process.
+        Returns:
+            True if it was sent, False if there is no room.
 
         Raises:
             OSError: the other end is gone.
@@ -254,10 +263,10 @@ class Channel:
         return True
 
     def receive(self) -> tuple[Any, list[int]] | None:
-        """Return the next message and its descriptors, which the caller must close. None: the other end is gone.
+        """Return the next message and its file descriptors, which the caller must close; None if the other end is gone.
 
         Raises:
-            OSError: this process cannot have that many descriptors.
+            OSError: this process cannot open that many descriptors.
         """
         descriptors: list[int] = []
         while True:
@@ -283,7 +292,8 @@ class Channel:
     def _receive_packet(self) -> tuple[int, list[Any], int]:
         """Receive a packet into the buffer.
 
-        Return its number of bytes (0 at the end of the connection), ancillary data and flags.
+        Returns:
+            Its number of bytes (0 at the end of the connection), ancillary data and flags, as of `recvmsg_into`.
         """
         if not self._is_stream:
             return self._from_socket(self._buffer)
@@ -303,7 +313,7 @@ class Channel:
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:
-        """Receive bytes until `place` is full. Return their number; 0 if the connection ended before."""
+        """Receive bytes until `place` is full. Return their number; 0 if the connection ended earlier."""
         size = 0
         while size < len(place):
             if not (count := self.socket.recv_into(place[size:])):
@@ -312,7 +322,7 @@ class Channel:
         return size
 
     def readable(self) -> bool:
-        """Return True if `receive` would return at once."""
+        """Return True if `receive` would return without waiting."""
         return bool(self._has_message.poll(0))
 
     def close(self) -> None:

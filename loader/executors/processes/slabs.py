@@ -1,11 +1,11 @@
-"""Send rows between processes in shared memory: arrays on slabs (pieces of memory), the rest encoded as bytes.
+"""Send rows between processes in shared memory: arrays on slabs (pieces of memory), everything else as bytes.
 
 In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
 user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is a
 file descriptor that is sent with a message, so that no file is left behind. It is used again when
 the batch on it is no longer used.
 
-For an array that is already on one of the encoder's slabs, only the place is sent. Other plain arrays are
+For an array that is already on one of the encoder's slabs, only its place is sent. Other plain arrays are
 copied, all of a block (the rows of one task) to one slab. Everything else (objects, strings, tiny
 arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the user's
 process once, and does not write to a slab until the user's process has released it.
@@ -38,9 +38,9 @@ from .channel import ArrayPlace, Done, Encoded, SlabName
 TINY = 512
 """Bytes below which an array is pickled instead of being put on a slab (a reusable piece of memory)."""
 
-# First touch of 77 MB takes 5 ms on large pages, in place of 60.
+# The first access to 77 MB takes 5 ms on large pages, and 60 ms on small ones.
 LARGE_PAGE = 2 << 20
-"""Bytes of a large memory page, and the smallest memory that is put on large pages."""
+"""Bytes of a large memory page, and of the smallest memory that is put on large pages."""
 
 _MADV_COLLAPSE = 25
 """Number of an `madvise` flag, since Linux 6.1: make large pages now, whatever `shmem_enabled` says."""
@@ -59,11 +59,11 @@ def create_shared(size: int) -> int:
 
 
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """Map the memory of a descriptor, and return it as a writable array of `size` bytes.
+    """Map `size` bytes of shared memory, given by a descriptor, and return them as a writable array.
 
-    The memory stays mapped as long as the array exists; the descriptor may be closed. If `fresh` is
-    True (nothing was written yet) and the memory is large, its pages are made now, as large pages if
-    the system has them. Raises OSError if no memory is left.
+    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is True if nothing was
+    written yet. If the memory is large, its pages are then made now, as large pages if the system has them.
+    Raises OSError if no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)
@@ -72,14 +72,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """Map the memory of a descriptor as a writable array; the work of `attach_shared`, whose arguments these are.
-
-    Memory of 2 MiB or more is put on large pages if the system has them, so it begins at a multiple of
-    the large page size.
-
-    Raises:
-        OSError: no memory is left.
-    """
+    # To be put on large pages, memory has to begin at a multiple of their size.
     large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
@@ -104,7 +97,7 @@ def _no_memory(size: int, error: OSError) -> OSError:
 
 
 class ExportedSlabs:
-    """The slabs (pieces of shared memory) that this worker has made; it knows which are lent to the user's process."""
+    """The slabs (pieces of shared memory) that this worker has made. It knows which are lent to the user's process."""
 
     def __init__(self) -> None:
         self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
@@ -128,7 +121,7 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Lend slabs to the user's process. They are not written to until `release` has ended each loan."""
+        """Lend slabs (pieces of memory) to the user's process. They are not written to until `release` has ended each loan."""
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
             if lease.slab.number not in self._known:
@@ -136,7 +129,7 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each slab (reusable piece of memory) with one of these numbers."""
+        """End one loan of each slab (piece of shared memory) in this list of numbers. A number may occur several times."""
         for number in numbers:
             leases = self._lent[number]
             leases.pop()
@@ -144,21 +137,21 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the numbers of lent slabs whose descriptors must now be sent to the user's process. Each is returned once."""
+        """Return, only once, the numbers of lent slabs (pieces of memory) whose descriptors must now be sent."""
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return, once each, the numbers of slabs (pieces of memory) never used again, which the user's process may unmap."""
+        """Return, only once, the numbers of slabs (pieces of memory) that are never used again, for others to unmap."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def descriptor(self, number: int) -> int:
-        """Return the descriptor of a slab (a reusable piece of memory). It must not have been closed."""
+        """Return the file descriptor of a slab (piece of shared memory) by its number. It must not have been closed."""
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
-        """Close the descriptors of slabs with these numbers, if they are open. The memory stays mapped."""
+        """Close the file descriptors of slabs (pieces of memory) by number, if they are open. The memory stays mapped."""
         for number in numbers:
             descriptor = self._descriptors.pop(number, None)
             if descriptor is not None:
@@ -181,14 +174,11 @@ class MappedSlab(Slab):
 
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
-"""The slabs of a block, by name, each with its leased memory. A slab is released when the lease ends.
-
-A lease is the right to use a slab. A block has the rows that one task returned.
-"""
+"""Slabs (pieces of memory), by name, each with its memory as an array; a slab is not reused while the array exists."""
 
 
 class SlabRows:
-    """Encoded rows of a block (the rows of one task). As long as this object exists, their slabs are not reused."""
+    """Encoded rows of one task. As long as this object exists, the slabs (pieces of memory) with them are not reused."""
 
     __slots__ = ("_decoded", "encoded", "leases")
 
@@ -205,7 +195,7 @@ class SlabRows:
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
     def columns(self) -> StackedRows | None:
-        """Return the rows as one array for each leaf, if the worker has stacked them; else None."""
+        """Return the rows as columns, one array for each field, if the worker has stacked them; else None."""
         if self._decoded is None:
             self._decoded = self._decode()
         return None if isinstance(self._decoded, list) else self._decoded
@@ -219,10 +209,10 @@ class SlabRows:
 
 
 class WorkerSlabs:
-    """Slabs of one worker that are mapped in this process, and names of other workers' slabs that it was sent.
+    """Slabs (pieces of memory) of one worker that are mapped in this process, and names of others that it was sent.
 
-    A slab is a reusable piece of memory; a lease is the right to use one. A lease may end in any thread at
-    any moment. Its end appends to the list `released`, which is sent to the worker later.
+    A lease, the right to use a slab, may end in any thread at any moment. Its end appends to the list `released`,
+    which is sent to the worker later.
     """
 
     def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
@@ -235,7 +225,7 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer of the message `done`, with leases (rights to use) of their slabs.
+        """Return the rows of each answer in the message `done`, with leases (rights to use) of their slabs (pieces of memory).
 
         Slabs that this process does not know yet are mapped from `descriptors`.
         """
@@ -256,7 +246,7 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Remove slabs by number (None: all, because the worker has ended), and return their names. Leased memory stays."""
+        """Remove slabs (pieces of memory) by number; None: all. Return their names. Memory in use stays mapped."""
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
             if (slab := self._mapped.pop(number, None)) is not None:
@@ -265,28 +255,25 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Return the numbers of the slabs whose leases (rights to use them) have ended since the last call."""
+        """Return the numbers of the slabs (pieces of memory) whose use in this process has ended since the last call."""
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
         del self.released[:count]
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return, by name, the slabs with rows that the worker will read and does not know yet. It then counts as knowing them.
-
-        A slab is a reusable piece of memory.
-        """
+        """Return, by name, the slabs (pieces of memory) of rows that the worker will read and has not been sent yet."""
         slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items() if name not in self._shown}
         self._shown.update(slabs)
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return, once each, the names of other workers' slabs (pieces of memory) that it knows and that no longer exist."""
+        """Return, only once, the names of other workers' slabs (pieces of memory) that it knew and that no longer exist."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Record that slabs (reusable pieces of memory) of another worker, given by name, no longer exist."""
+        """Record, by name, that slabs (pieces of memory) of another worker no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
@@ -300,10 +287,9 @@ class Encoder:
         self._pool = pool
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
-        """Encode elements. Return them with the leases of their slabs.
+        """Encode elements; return them with the leases (rights to use) of the slabs (pieces of memory) that have their arrays.
 
-        A lease is the right to use a slab (reusable piece of memory). The slabs must not be written to until
-        the user's process has released them.
+        The slabs must not be written to until the user's process has released them.
         """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
@@ -323,7 +309,7 @@ class Encoder:
         return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
-        """Return the elements, with large arrays copied to slabs (reusable pieces of memory)."""
+        """Return the elements, with large arrays copied to slabs (pieces of shared memory)."""
         leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
         if not foreign:
@@ -349,7 +335,7 @@ def _worth_a_place(leaf: Any) -> bool:
 
 
 class _Pickler(Pickler):
-    """Pickler that writes a number in place of each array on a slab (a reusable piece of memory)."""
+    """Pickler that writes a number in place of each array that is on a slab (a piece of shared memory)."""
 
     worker: int
     places: list[ArrayPlace]
@@ -372,10 +358,9 @@ class _Pickler(Pickler):
 
 
 def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
-    """Decode `rows`, a result of `Encoder.encode`, to a list of elements, or to the columns into which they were stacked.
+    """Decode a result of `Encoder.encode` to a list of elements, or to columns if they were stacked.
 
-    `memory_of` returns the memory of a slab (a reusable piece of memory). The arrays are views of
-    this memory.
+    The arrays are views of shared memory. `memory_of` returns the memory of a slab (a piece of memory), by its name.
     """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))

@@ -32,9 +32,9 @@ GRACE_SECONDS = 5.0
 
 # Without the garbage collector, importing takes a tenth less.
 _PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
-"""Program of a zygote or a worker. The garbage collector is off during the imports; `main` turns it on.
+"""Python program of the zygote (the process that makes workers), or of a worker.
 
-The zygote is the process that makes workers.
+The garbage collector is off during the imports, and turned on later.
 """
 
 _HINTS = {
@@ -59,9 +59,12 @@ class Payload:
     def pack(self, value: Any, name: str) -> None:
         """Pickle a value into the memory.
 
+        Args:
+            value: the value.
+            name: name of the value for messages.
+
         Raises:
-            PicklingError: a part of the value cannot be pickled. The message names it; `name` is
-                the name of the whole value.
+            PicklingError: a part of the value cannot be pickled. The message names it.
         """
         stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
@@ -90,9 +93,9 @@ class Payload:
 
 
 def unpack(descriptor: int) -> Any:
-    """Unpickle the value of the payload whose memory this descriptor is.
+    """Unpickle the value in the memory of a `Payload`, given by its descriptor, which may be closed afterwards.
 
-    Raises whatever unpickling raises. The descriptor may be closed afterwards.
+    Raises whatever unpickling raises.
     """
     memory = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     sizes_stop = _HEADER + int.from_bytes(memory[:8], "little")
@@ -112,7 +115,7 @@ def _aligned(offset: int) -> int:
 class Spawner:
     """A zygote (the process that makes workers), and the channels to it (`channel`) and to its workers.
 
-    After `close`, `begin` may be called again.
+    After `close`, `begin` may be called to start a new one.
     """
 
     channel: Channel
@@ -128,7 +131,8 @@ class Spawner:
     def begin(self) -> None:
         """Start the interpreter of the zygote (the process that makes workers), without waiting until it runs.
 
-        Raises OSError if the system cannot start it.
+        Raises:
+            OSError: the system cannot start it.
         """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
@@ -146,19 +150,20 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Send the zygote (the process that makes workers) the descriptor of the payload, and the module search path.
+        """Send the zygote (the process that makes workers) the payload's descriptor, and settings. Does nothing if it is gone.
 
-        With `each_unpacks`, each worker unpickles the payload, otherwise the zygote. Does nothing if the
-        zygote has ended.
+        Args:
+            payload: descriptor of the memory with the pickled options and pipeline.
+            each_unpacks: True if each worker unpickles the payload; False if the zygote does.
         """
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote (the process that makes workers) for worker number `worker`, and return the channel to it.
+        """Ask the zygote (the process that makes workers) for a worker with this number, and return the channel to it.
 
-        If the zygote has ended, reading its own channel shows that.
+        If the zygote has ended, only reading its own channel shows that.
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
@@ -169,7 +174,7 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of the worker's end of its channel, because the worker has received it."""
+        """Close this process's copy of a worker's end of its channel, because the worker has received it."""
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -213,15 +218,16 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Describe how the last zygote ended, as the rest of the sentence "the process that makes the workers …"."""
+        """Text that says how the last zygote ended, as the rest of the sentence "the process that makes the workers …"."""
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Return True if the zygote (the process that makes workers) has ended. Its status is kept for `last_end`.
+        """Return True if the zygote (the process that makes workers) has ended. Its exit status is kept for `last_end`.
 
-        `flags` are passed to `os.waitpid`.
+        Args:
+            flags: flags for `os.waitpid`.
         """
         try:
             number, status = os.waitpid(self._process or 0, flags)
@@ -251,7 +257,7 @@ def description(status: int) -> str:
 
 
 def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
-    """Start a Python interpreter for a zygote or a worker, and return its process id. The caller reaps it.
+    """Start a Python interpreter for a zygote or a worker, and return its process id. The caller has to wait for its end.
 
     The working directory is not on its module path. SIGINT is blocked until `main` ignores it,
     because Ctrl-C is meant for the user's process.

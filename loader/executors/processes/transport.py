@@ -1,6 +1,8 @@
-"""The transport to worker processes. A zygote process makes them, and each has a channel to the user's process.
+"""The transport (sender of messages) to worker processes, each of which has a channel to the user's process.
 
-In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs (reusable pieces of
+A further process, the zygote, makes the workers.
+
+In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs (pieces of shared
 memory) until they are needed in this process.
 """
 
@@ -28,21 +30,15 @@ from .spawner import Payload, Spawner, description
 
 # Chosen.
 SILENT_TIMES = 1.5
-"""Factor. If no worker has sent anything for this many times `hang_seconds`, all busy workers are reported."""
+"""If no worker has sent anything for this many times `hang_seconds`, all busy workers are reported."""
 
 # Chosen.
 LOOK_AFTER_SECONDS = 1.0
-"""Seconds between two checks whether the zygote was stopped by a signal. Used if there is a timeout.
-
-The zygote is the process that makes workers.
-"""
+"""Seconds between two checks whether a signal has stopped the process that makes workers. Used if there is a timeout."""
 
 
 class _Remote:
-    """What the user's process knows about a worker process: its channel, its slabs, and messages not sent yet.
-
-    A slab is a reusable piece of memory.
-    """
+    """What the user's process knows about a worker process: its channel, its shared memory, and messages not sent yet."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -129,9 +125,9 @@ class ProcessTransport(Transport):
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message with descriptors, or keep it until there is room. Do nothing if the worker has ended.
+        """Send a message with descriptors, or keep it until there is room. Does nothing if the worker has ended.
 
-        Never waits, because the worker may be waiting for this process.
+        It never waits, because the worker may be waiting for this process.
         """
         if worker.ended:
             return  # its tasks are given again when it is buried
@@ -174,9 +170,9 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Send each worker the numbers of its slabs that are free again, so that it reuses them while they are in the caches.
+        """Send each worker the numbers of its slabs (pieces of memory) that are free again.
 
-        A slab is a reusable piece of memory.
+        The worker can then reuse them while they are in the processor's caches.
         """
         for worker in self._workers.values():
             if worker.slabs.released:
@@ -224,10 +220,7 @@ class ProcessTransport(Transport):
             raise errors.decode(received[0].error)
 
     def _bury(self, worker: _Remote) -> None:
-        """Handle what a worker sent before it ended, and remove the worker.
-
-        Raises an exception that the worker has sent.
-        """
+        """Handle what a worker sent before it ended, and remove the worker. Raises an exception that the worker sent."""
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)
@@ -237,7 +230,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Record, for all workers that know these slabs (reusable pieces of memory), that they no longer exist."""
+        """Record, for all workers that know these slabs (pieces of shared memory), that they no longer exist."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

@@ -57,9 +57,9 @@ from .spawner import start_interpreter, unpack
 
 # Chosen.
 CHECK_PARENT_SECONDS = 0.5
-"""Seconds between two checks whether the user's process still exists, in case the channel does not tell."""
+"""Seconds between two checks whether the user's process still exists, in case the channel does not show its end."""
 
-# Page faults of arrays of 600 KB take five times as long as a map over them.
+# Getting new pages for an array of 600 KB takes five times as long as a simple operation on it.
 KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps for reuse."""
 
@@ -84,9 +84,9 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Unpickle the pipeline, unless each worker unpickles it itself. Return True if workers can be made.
+        """Receive the settings, and unpickle the pipeline unless each worker unpickles it. Return True if workers can be made.
 
-        Return False if the user's process has ended, or unpickling failed; the error is sent to the
+        Return False if the user's process has ended, or if unpickling failed; then the error is sent to the
         user's process.
         """
         received = self._channel.receive()
@@ -188,13 +188,13 @@ class Zygote:
 
 
 def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
-    """Run as worker number `worker` until its channel (this descriptor) ends.
+    """Run as worker number `worker` until its channel ends.
 
     Args:
         worker: number of the worker.
         descriptor: socket of its channel.
-        payload: descriptor of the payload's memory.
-        work: the unpickled payload; None if this process has to unpickle it.
+        payload: descriptor of the memory with the pickled options and pipeline.
+        work: the options and the pipeline; None if this process has to unpickle them.
     """
     begin_worker(worker)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -210,10 +210,7 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
-    """Unpickle the pipeline from the descriptor `payload`.
-
-    If that fails, send the error on `channel` and return None.
-    """
+    """Unpickle the options and the pipeline from memory. If that fails, send the error on `channel`, and return None."""
     try:
         return unpack(payload)
     except Exception as error:
@@ -223,7 +220,7 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 def _die_with(parent: int) -> None:
-    """Make this process end when its parent (a process id) ends: by the kernel, or else by a thread that checks."""
+    """Make this process end when its parent (a process id) ends: by the kernel, or else by a thread that watches the parent."""
     if is_portable():
         threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
@@ -253,7 +250,7 @@ def _keep_freed_memory() -> None:
 
 
 class WorkerProcess:
-    """A worker process: its channel, its slabs (reusable pieces of memory), and the tasks that it was sent.
+    """A worker process: its channel, its shared memory, and the tasks that it was sent.
 
     Args:
         number: number of the worker.
@@ -275,7 +272,7 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Run tasks until the channel ends, or receiving fails while a task runs; then raise that error.
+        """Run tasks until the channel ends. An error in receiving messages is raised after the current task.
 
         Loaders inside the pipeline's source get no workers of their own.
         """
@@ -291,10 +288,7 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch. Before that, receive messages about slabs that were released.
-
-        A slab is a reusable piece of memory.
-        """
+        """Allocate the memory of a batch, after receiving messages, which may release slabs (pieces of memory) for it."""
         if self._trouble is None:
             try:
                 self._take_messages()
@@ -309,8 +303,8 @@ class WorkerProcess:
     def _take_message(self) -> bool:
         """Receive and handle a message. Return True if there was one, False at the channel's end.
 
-        Each message names slabs (reusable pieces of memory) that are free again. If it also has tasks, their
-        records begin to be read.
+        Each message names slabs (pieces of shared memory) that are free again. If it also has tasks, reading of their
+        records begins.
         """
         received = self._channel.receive()
         if received is None:

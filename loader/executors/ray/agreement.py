@@ -1,4 +1,4 @@
-"""Check that nodes make the same stream: their package's code and unpickled pipelines must be equal.
+"""Check that all nodes of a Ray cluster would make the same stream: their code and unpickled pipelines must be equal.
 
 In: the first answers of workers. Out: a `ClusterMismatchError` or a warning.
 """
@@ -45,15 +45,15 @@ class Release(NamedTuple):
 def release_here() -> Release:
     """Return the code that this process runs: versions of headrace and NumPy, and a digest of headrace's files.
 
-    It is determined once.
+    It is computed once.
     """
     return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
 
 
 def source_digest(folder: Path) -> str:
-    """Return a digest of the Python files of a package and its subpackages; "" if there are none.
+    """Return a digest of the Python files of the package in a folder, and of its subpackages; "" if there are none.
 
-    Differences of line endings are ignored.
+    Line endings make no difference.
     """
     found = hashlib.sha256()
     files = list(_sources(folder, ""))
@@ -72,7 +72,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe how headrace differs between this process (`here`) and another; None if it does not."""
+    """Describe how another process's headrace (`there`) differs from this process's (`here`); None if it does not."""
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
@@ -81,7 +81,7 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe how NumPy's feature release differs between this process (`here`) and another; None if it does not.
+    """Describe how NumPy's feature release in another process (`there`) differs from that `here`; None if it does not.
 
     In another feature release, NumPy's generators may return other numbers.
     """
@@ -95,7 +95,7 @@ def _feature_release(version: str) -> list[str]:
 
 
 def identity_of(pipeline: Pipeline) -> str:
-    """Return the identity of a pipeline's source and operations as JSON text; "" if computing it fails."""
+    """Return a JSON text that identifies a pipeline's source and operations; "" if it cannot be computed."""
     try:
         now = IdentitySnapshot.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.sources, now.operations], sort_keys=True)
@@ -110,8 +110,8 @@ class Begun(NamedTuple):
         node: id of the node that the worker is on.
         clock: seconds by which `time.time` is ahead of `time.perf_counter` in the worker.
         error: pickled exception if it could not unpickle the pipeline, else None.
-        release: fields of its `Release`.
-        identity: identity of the unpickled pipeline, as text.
+        release: fields of its `Release` (versions and digest of its code).
+        identity: text that identifies the unpickled pipeline.
     """
 
     node: str
@@ -193,7 +193,7 @@ class Checked:
 
     @cached_property
     def _unpickled(self) -> str:
-        """Identity of this process's pipeline after pickling and unpickling.
+        """Text that identifies this process's pipeline after pickling and unpickling.
 
         Pickling may change an operation intentionally: it may lose its cache, for example.
         """

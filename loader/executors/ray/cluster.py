@@ -28,9 +28,9 @@ from ...interrupts import Uninterrupted
 
 # Chosen.
 CONNECT_SECONDS = 1.0
-"""Seconds that a machine may take to connect, and again to answer."""
+"""Seconds that a machine may take to connect, and then as many to answer."""
 
-# Chosen: a node answers in 1 ms (measured), and the work of a lost one is only done again.
+# Chosen: a node answers in 1 ms (measured), and a mistake costs only the repetition of its work.
 SILENT_SECONDS = 5.0
 """Seconds after which a node that does not answer counts as lost."""
 
@@ -39,9 +39,9 @@ HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 # Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
-"""Seconds between two checks of the head of the cluster and of nodes."""
+"""Seconds between two checks of the nodes of the cluster, and of its head (the node that manages it)."""
 
-# Chosen: the run ends then. Ray waits for 60 s.
+# Chosen: the run then ends. Ray itself waits for 60 s.
 HEAD_SILENT_SECONDS = 20.0
 """Seconds after which the head, or Ray's process on this machine, counts as lost if it does not answer."""
 
@@ -49,9 +49,9 @@ HEAD_SILENT_SECONDS = 20.0
 LEAVE_SECONDS = 8.0
 """Seconds that leaving a cluster may take."""
 
-# Chosen: to leave a cluster without a head takes Ray 5 s, and 10 s are promised.
+# Chosen: leaving a cluster without a head takes 5 s, and the documentation promises 10 s in all.
 GRACE_SECONDS = 1.5
-"""Seconds for which no connection to the head may be possible before it counts as lost."""
+"""If no connection to the head is possible for this number of seconds, it counts as lost."""
 
 _STARTING = threading.Lock()
 
@@ -101,7 +101,7 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return the address with its origin, and what to do if there is no cluster, for error messages."""
+    """Return, for messages, the address and where it comes from; and what to do if there is no cluster."""
     if is_argument:
         return f"address={short_repr(address)}", (
             "Pass the address that `ray start --head` printed. To start a cluster on this machine, leave address= out, "
@@ -114,7 +114,7 @@ def _described(address: str, is_argument: bool) -> tuple[str, str]:
 
 
 def start(**options: Any) -> None:
-    """Start a cluster on this machine, with options of `ray.init`. Its workers find the modules that this process finds."""
+    """Start a cluster on this machine, with options of `ray.init`. Its workers find the same modules as this process."""
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = (
@@ -133,9 +133,9 @@ def start(**options: Any) -> None:
 
 
 def _lasting(begin: Callable[[], None]) -> None:
-    """Call `begin`, which starts processes, in a thread that lives as long as this process. Raise its exception.
+    """Call `begin`, which starts processes, in a thread that lives as long as this process. An exception of `begin` is raised.
 
-    The kernel ends such processes when the thread that started them ends.
+    The kernel would end these processes when the thread that started them ends.
     """
     if threading.current_thread() is threading.main_thread():
         begin()
@@ -170,7 +170,7 @@ def reachable(address: str) -> bool:
 
 
 def answers(address: str) -> bool:
-    """Return True if a server at "host:port" can be reached and answers, each within a second."""
+    """Return True if a server at "host:port" can be reached within a second, and answers within another one."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
@@ -184,9 +184,9 @@ def answers(address: str) -> bool:
 
 
 class Pings:
-    """Checks whether servers at several addresses answer, without waiting for the answers.
+    """Checks whether servers at several addresses answer, without waiting for the answers, which are read at the next call.
 
-    Answers are read at the next call. An address that has not answered for `seconds` is silent.
+    An address that has not answered for `seconds` is silent.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -194,7 +194,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return which of the addresses are silent at the time `now`. Stop checking all other addresses."""
+        """Return those of the addresses that are silent at the time `now`. Addresses that are not in the list are dropped."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
@@ -230,9 +230,9 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered. Sends the request, if the connection was not ready before.
+        """Return True if the address has answered. Sends the request, if it was not sent and the connection is ready now.
 
-        If the connection is refused, it is tried again.
+        If the connection is refused, a new one is begun.
         """
         try:
             if not self._said:
@@ -269,9 +269,10 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check, once a second at most, that the cluster exists.
+        """Check, at most once a second, that the cluster exists.
 
-        Raises ClusterLostError if the head, or Ray's process on this machine, cannot be reached.
+        Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on this machine, is
+        gone.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
@@ -288,14 +289,14 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """Wait until the head answers (else calls of Ray may never return); raise ClusterLostError if it does not come back."""
+        """Wait until the head node answers: calls of Ray may not return before. Raises ClusterLostError if it is gone."""
         while not answers(self._head):
             self.look()
             time.sleep(LOOK_SECONDS / 10)
 
     @staticmethod
     def check_joined() -> None:
-        """Check that this process is still in the cluster. If it is not, Ray would start a new cluster at its next call.
+        """Check that this process is still in the cluster. If it is not, Ray would start a new cluster at the next call.
 
         Raises:
             ClusterLostError: this process has left the cluster.
@@ -323,19 +324,19 @@ class Cluster:
 
     @staticmethod
     def lost_by(error: Exception) -> str | None:
-        """Return the node whose end ended a worker; "" if Ray does not name it; None if only the worker ended."""
+        """Return the id of the node whose end ended a worker; "" if Ray does not name it; None if only the worker ended."""
         found = _NODE_DIED.search(str(error))
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Return True if a node, given by its id, is in the cluster and answers; Ray notices a lost node only later.
+        """Return True if a node, given by its id, is in the cluster and answers. Ray notices a lost node only later.
 
-        Waits until the head answers. Raises ClusterLostError if the head does not come back.
+        Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
         return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Return which of the nodes with these ids have not answered for 5 seconds. Does not wait for answers."""
+        """Return those of the nodes (by id) that have not answered for 5 seconds. Does not wait for answers."""
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -353,27 +354,24 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Ask the cluster's autoscaler, if it has one, for room for this number of workers; 0 withdraws the request.
-
-        `needs` are the resources of each worker.
-        """
+        """Ask the cluster's autoscaler, if it has one, for room for workers that need these resources each; 0 takes it back."""
         if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return how many workers with these needs (resources) fit on idle nodes, at least 1; or raise ClusterLostError."""
+        """Return how many workers fit on the nodes if these are idle, at least 1. Raises ClusterLostError."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
         """Return the capacity of each node's object store in bytes, by node id; 0 if Ray does not know it.
 
-        Waits until the head answers. Raises ClusterLostError if the head does not come back.
+        Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
         return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's descriptions of the living nodes, once the head answers; raise ClusterLostError if the head is gone."""
+        """Return Ray's descriptions of the living nodes, once the head node answers; raise ClusterLostError if it is gone."""
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 
@@ -387,7 +385,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the resources that a worker needs, by the names that Ray gives them on nodes.
+    """Return the resources that a worker needs, from options of a Ray actor, by the names that nodes use for them.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}

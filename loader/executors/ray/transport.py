@@ -1,10 +1,10 @@
-"""The transport to Ray actors. Finds lost rows, and notices when the cluster is gone.
+"""The transport (sender of messages) to workers that are Ray actors. It finds lost rows and notices the cluster's end.
 
 In: messages of tasks. Out: events. Rows are in Ray's object store until they are needed in this
 process.
 
 Each worker is an actor that Ray does not restart. Its answers come in the order of its messages, so
-only its oldest message is waited for. A lost node takes rows with it.
+only its oldest message is waited for. When a node is lost, the rows on it are lost, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOGGER = logging.getLogger("headrace")
 RESIZE_SECONDS = 3.0
 """Seconds between two checks of the cluster's size, with `worker_count="cluster"`."""
 
-# Chosen: an actor takes 0.2 to 3 s to begin (measured).
+# Chosen: an actor takes 0.2 to 3 s to start up (measured).
 NO_ROOM_SECONDS = 10.0
 """Seconds that workers may wait for a place in the cluster before a warning is logged."""
 
@@ -57,8 +57,8 @@ class _Sent(NamedTuple):
     """A message that was sent to a worker and is not answered yet.
 
     Attributes:
-        headers: reference to the answer, which has the header of each task's block.
-        rows: references to the rows of each task; empty for the message at which a worker begins.
+        headers: Ray's reference to the answer, which has a header for each task.
+        rows: Ray's references to the rows of each task; empty for the first message, which only starts the worker.
         named: earlier rows that the tasks refer to.
     """
 
@@ -86,10 +86,15 @@ class _Remote:
 
 
 class RayTransport(Transport):
-    """Transport to workers that are Ray actors of the class `worker`. Joins or starts the cluster.
+    """Transport to workers that are Ray actors. Joins or starts the cluster.
+
+    Args:
+        pipeline: pipeline of the run.
+        options: options of the workers and of Ray.
+        worker: class of the actors.
 
     Raises:
-        ClusterNotFoundError: there is no cluster at the address of the options.
+        ClusterNotFoundError: there is no cluster at the address in the options.
         ValueError: Ray refuses an option.
         PicklingError: a part of the pipeline cannot be pickled.
     """
@@ -218,9 +223,10 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """Remove a worker that ended with `error`; if its node is lost, remove the node, too.
+        """Remove a worker that ended with an error; if its node is lost, remove the node, too.
 
-        Raises ClusterLostError if the head is gone.
+        Raises:
+            ClusterLostError: the head node of the cluster is gone.
         """
         self._cluster.wait_for_head()
         node = self._cluster.lost_by(error)
@@ -235,8 +241,12 @@ class RayTransport(Transport):
     def _lose(self, node: str, *remotes: _Remote) -> None:
         """Remove a lost node and its workers.
 
-        Workers that wait for rows on that node are removed, too, and those that are being killed
+        Workers that wait for rows on that node are removed, too; and workers that are being killed
         for a timeout, because they may have waited for such rows.
+
+        Args:
+            node: id of the node.
+            *remotes: further workers to remove.
         """
         is_news = node not in self._gone
         self._gone.add(node)
@@ -261,7 +271,7 @@ class RayTransport(Transport):
             error: error of the message. It is raised if it does not mean that rows were lost.
 
         Raises:
-            ClusterLostError: the head of the cluster does not come back.
+            ClusterLostError: the head node of the cluster is gone.
         """
         if not isinstance(error, ObjectLostError):
             raise error
@@ -279,9 +289,10 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """If some time has passed since the last check, check the cluster, its size, and the nodes in use.
+        """Check the cluster, its size, and the nodes in use, each if some time has passed since its last check.
 
-        `also` is one more node to check, because its rows are needed now.
+        Args:
+            also: id of one more node to check, because its rows are needed now.
 
         Raises:
             ClusterLostError: the cluster is gone.
@@ -298,14 +309,15 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Return the ids of the nodes of workers, and of the rows that unanswered messages refer to."""
+        """Return the ids of the nodes that have workers, or rows to which unanswered messages refer."""
         rows = (some for remote in self._remotes.values() for sent in remote.messages for some in sent.named)
         return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
 
     def _grow(self) -> None:
         """Report how many workers fit into the cluster.
 
-        If too few were at work, ask the cluster's autoscaler for room for one more.
+        If the program has waited for a result since the last report, ask the cluster's autoscaler for room for one
+        more.
         """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
@@ -313,7 +325,7 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning, once, if workers wait for a place in the cluster; again after a node was lost."""
+        """Log a warning if workers wait for room in the cluster. Logged once, and another time after a node was lost."""
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:
@@ -330,17 +342,21 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor: one works, and the others read records ahead."""
+    """Return the number of concurrent calls of an actor: one works, and the others read records in advance."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
 def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """Return the factory of actors of the class `worker`, and the resources that each actor needs.
+    """Return the factory of the actors, and the resources that each actor needs.
 
-    `concurrency` is the largest number of concurrent calls of an actor. Ray checks most options
-    here, before a cluster is joined or started.
+    Ray checks most options here, before a cluster is joined or started.
+
+    Args:
+        worker: class of the actors.
+        ray_options: the user's options for actors.
+        concurrency: largest number of concurrent calls of an actor.
 
     Raises:
         ValueError: Ray does not know an option, or refuses its value.
@@ -355,17 +371,21 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
 
 
 def _description(error: RayError) -> str:
-    """Return Ray's description of how a worker ended, in parentheses, from Ray's error."""
+    """Return, in parentheses, what Ray's error says about the end of a worker."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """End all actors (`remotes`), and withdraw the request for more room in the cluster.
+    """End all actors, and withdraw the request for more room in the cluster. Errors are ignored.
 
-    Do nothing in a forked child, i.e. if this process is not `owner` (a process id). Errors are
-    ignored.
+    Nothing is done in a forked child.
+
+    Args:
+        remotes: the actors, by number of the worker.
+        cluster: the cluster.
+        owner: id of the process that started the actors.
     """
     if os.getpid() != owner:
         return

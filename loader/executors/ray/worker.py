@@ -2,9 +2,9 @@
 
 In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and its
 rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows are
-read-only views of the store's memory. Ray keeps that memory until the last view is gone.
+read-only views of the store's memory. Ray keeps that memory until the last view is deleted.
 
-The actor runs in a process of Ray's, on any node. If reading ahead helps, there are several
+The actor runs in a process of Ray's, on any node. If reading in advance helps, there are several
 calls at a time, each on a thread: each begins to read, and then waits for its turn to work.
 """
 
@@ -37,26 +37,26 @@ from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import NamedRows, named_blocks
 from .agreement import Begun, identity_of, release_here
 
-# Chosen: the limit for arrays that get no place on slabs.
+# Chosen: the same limit as for arrays in the shared memory of worker processes.
 IN_THE_PICKLE = 512
 """Bytes below which an array is copied into the pickle of a block (the rows of one task).
 
-Larger ones are stored apart.
+The memory of larger arrays is stored beside the pickle.
 """
 
 # Chosen: the copy of larger rows costs more.
 STACKED_BELOW = 16 << 10
-"""Bytes of a row below which rows are stacked into columns before they are sent."""
+"""Rows of fewer bytes than this are stacked into columns before they are sent."""
 
 StoredRows = tuple[bytes, list[Any]]
 """A pickle, and the memory of its large arrays.
 
-The memory is a `PickleBuffer` on the way to the store, and a buffer of Ray's on the way back.
+The memory is a `PickleBuffer` before it is stored, and a buffer of Ray's when it is loaded.
 """
 
 
 class View:
-    """Memory in the object store. It is the base of arrays on this memory, which exists as long as they do."""
+    """Memory in Ray's object store. It is the base of arrays on this memory, and is kept as long as they exist."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
 
@@ -76,9 +76,9 @@ class Held:
 
     @classmethod
     def hold(cls) -> None:
-        """Keep each view of store memory, transport and `RayRows` of this process alive until `let_go`.
+        """Keep every object of this process that refers to the store alive until `let_go`. Called before a fork.
 
-        Called before a fork. The child then does not release objects in the store.
+        The forked child then does not release anything in the store.
         """
         cls._held = (*_VIEWS, *OF_THIS_PROCESS)
 
@@ -97,9 +97,11 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
     """Convert elements to the form for the object store; return them, and the number of their bytes.
 
-    `pool` has the memory for stacked rows.
-
     Raises whatever pickling them raises.
+
+    Args:
+        elements: a list of elements, or rows stacked into columns.
+        pool: has the memory for stacking rows.
     """
     buffers: list[Any] = []
 
@@ -114,7 +116,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns, if they are small or side by side in memory. Rows of different form are returned unchanged."""
+    """Return rows as columns if they are small or lie side by side in memory; return them unchanged if their forms differ."""
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
     if bytes_of(elements[0]) >= STACKED_BELOW:
@@ -125,7 +127,7 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Convert rows in the form of `stored` back to elements, or to the columns into which they were stacked.
+    """Convert rows from the object store (results of `stored`) to elements, or to columns if they were stacked.
 
     Arrays are views of the store's memory.
     """
@@ -134,7 +136,7 @@ def loaded(rows: StoredRows) -> list[Any] | StackedRows:
 
 
 def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
-    """Return rows with a copy of each read-only array, for operations that may write to their inputs."""
+    """Return rows in which read-only arrays are replaced by copies, for operations that may write to their inputs."""
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
     leaves, structure = flatten(rows, nodes=ROWS)
@@ -151,7 +153,7 @@ def as_list(rows: list[Any] | StackedRows) -> list[Any]:
 
 
 def memory_of(buffers: Sequence[Any]) -> list[Any]:
-    """Convert out-of-band pickle buffers to the form for the object store."""
+    """Wrap the buffers that pickle gave out of band in `PickleBuffer` objects, which Ray stores without a copy."""
     return [pickle.PickleBuffer(buffer) for buffer in buffers]
 
 
@@ -164,7 +166,7 @@ Fetch: TypeAlias = "Callable[[RayRows], list[Any] | None]"
 
 
 class RayRows:
-    """Rows of a block (the rows of one task) in the object store. Once loaded, their arrays are views of the store.
+    """Rows of one task in the object store. Once loaded, their arrays are views of the store.
 
     Args:
         reference: Ray's reference to the stored rows.
@@ -230,7 +232,7 @@ class RayWorker:
             turn: number of the call, from 0. The call waits until all earlier ones are done.
             tasks: tasks of one message.
             named: earlier rows that the tasks refer to, without the rows themselves.
-            *rows: the rows of each of `named`, which Ray provides.
+            *rows: the rows for each entry of `named`, which Ray provides.
 
         Raises:
             SystemExit: an operation raised KeyboardInterrupt.

@@ -1,1 +1,1 @@
-"""Read records before the work needs them."""
+"""Read records before workers need them."""

@@ -1,4 +1,4 @@
-"""Read records ahead of the work: on threads, or in an event loop if the source is asynchronous.
+"""Read records before they are needed: on threads, or in an event loop if the source is asynchronous.
 
 In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
 pieces of spans for the readers; the records of whole spans for workers.
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 # Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
-"""Largest number of pieces (records of one read call) under way before the bytes of any record are known."""
+"""Largest number of pieces (the records of one read call) that are read at a time before the size of a record is known."""
 
 
 class OngoingRead(NamedTuple):
     """A read of records that a thread is making now.
 
     Attributes:
-        began: time of its beginning (`perf_counter` seconds).
+        began: start time (`perf_counter` seconds).
         thread: identifier of the thread.
         keys: keys of the records.
     """
@@ -54,14 +54,14 @@ class OngoingRead(NamedTuple):
 
 
 class Reads:
-    """Queue of the spans (ranges of consecutive positions) to read, in the order of reading.
+    """Queue of the spans (ranges of consecutive positions) whose records are to be read, in the order of reading.
 
     Args:
         readers: largest number of concurrent readers.
         ahead: number of records whose reading may begin although no worker waits for them. A call that
             reads many records may exceed it.
         most_bytes: largest number of bytes of these records. One call may exceed it.
-        begin: function of a number, which starts this number of further readers. Each works until
+        begin: function that starts as many further readers as its argument says. Each works until
             `take` returns None.
     """
 
@@ -71,12 +71,12 @@ class Reads:
         self._most_bytes = most_bytes
         self._begin = begin
         self._lock = threading.Lock()
-        self._spans: deque[Reading] = deque()  # with records that nobody has begun to read …
-        self._waiting = 0  # … so many
-        self._begun_ahead = 0
-        self._bytes_ahead = 0.0  # of these
-        self._at_work = 0  # readers, …
-        self._under_way = 0  # … of which so many read a piece; the others are about to take one
+        self._spans: deque[Reading] = deque()  # with records whose reading has not begun …
+        self._waiting = 0  # … and the number of these records
+        self._begun_ahead = 0  # number of records begun although no worker waits for them
+        self._bytes_ahead = 0.0  # bytes of these
+        self._at_work = 0  # number of readers …
+        self._under_way = 0  # … and of those that read a piece; the others are about to take one
         self._pieces: dict[int, OngoingRead] = {}  # by the thread that reads it
         self.closed = False
 
@@ -89,7 +89,7 @@ class Reads:
         return reading
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span (consecutive positions) to the front of the queue, because a worker waits for it.
+        """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
 
         Return True if the calling thread now counts as a reader and must call `work_here`.
         """
@@ -109,7 +109,7 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread, which counts as a reader, until no record of a span is left to begin."""
+        """Read a span's records in the calling thread, which counts as a reader, until the reading of all has begun."""
         reads = True
         try:
             while reading.begun < reading.count:
@@ -122,7 +122,7 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because there is room for one more reader.
+        """Return True if the calling thread may read, because fewer readers are at work than allowed.
 
         The thread counts as a reader until it calls `leave`.
         """
@@ -133,7 +133,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader. Start other readers if spans wait."""
+        """Stop counting the calling thread as a reader. Start other readers if records wait to be read."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -141,7 +141,7 @@ class Reads:
             self._begin(more)
 
     def _readers_wanted(self) -> int:
-        """Return how many further readers have something to read, and count them as working."""
+        """Return how many more readers would have something to read, and count them as working already."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -154,7 +154,7 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records a reader may begin to read now."""
+        """Return how many records a reader may begin to read now. `first` is the first span of the queue."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
@@ -163,7 +163,7 @@ class Reads:
     def _room(self, first: Reading) -> tuple[int, int]:
         """Return two numbers of records, for reading without a waiting worker: how many may begin now, and the limit.
 
-        The limit is the largest number that may be begun or read ahead at a time.
+        The limit is the largest number that may be read in advance at a time.
         """
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
@@ -176,10 +176,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read call for a reader; None if there is nothing to read.
-
-        After None, the reader no longer counts as working.
-        """
+        """Return the next read call for a reader; None if there is nothing to read. After None, the reader counts as ended."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -195,7 +192,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Cut a piece of at most `most` records from the first span of the queue, `reading`, and return it."""
+        """Cut a piece of at most `most` records from `reading`, the first span of the queue, and return it."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -225,7 +222,7 @@ class Reads:
             call: the call.
             records: its records; None if it failed.
             seconds: seconds that it took.
-            processor: seconds of these in which the thread used a processor.
+            processor: how many of these seconds the thread used a processor.
         """
         pace, count = call.pace, call.count
         nbytes = 0.0 if records is None else bytes_of_records(records)
@@ -240,16 +237,16 @@ class Reads:
                 piece.reading.put(piece, some, seconds * share)
 
     def work(self) -> None:
-        """Read pieces in this thread until there are none to read."""
+        """Read pieces in this thread until there is nothing more to read."""
         while (call := self.take()) is not None:
             self._make(call, BaseException)
             del call  # the next `take` may be long in coming
 
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
-        """Make a call in this thread.
+        """Make a read call in this thread, and store its records.
 
-        Store its records. Exceptions of the type `ignored` are dropped, because the worker will
-        read these records again and get the same exception.
+        Exceptions of the type `ignored` are dropped, because the worker will
+        read these records itself and get the same exception.
         """
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None
@@ -262,7 +259,7 @@ class Reads:
             self.done(call, records, perf_counter() - began, thread_time() - at_work)
 
     async def work_in_loop(self) -> None:
-        """Read pieces in a coroutine until there are none to read."""
+        """Read pieces in a coroutine until there is nothing more to read."""
         while (call := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -277,7 +274,7 @@ class Reads:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Begin no more pieces, and wake all waiting workers."""
+        """Begin no more reads, and wake all waiting workers."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -286,17 +283,15 @@ class Reads:
 
 
 class ReadAhead:
-    """Reads the records of a pipeline ahead, for one worker or executor. It begins when the first span is requested.
+    """Reads records of a pipeline before they are needed, for one worker or executor. Starts at the first call of `begin`.
 
     At most `num_threads` reads run at a time, or `prefetch_buffer_size` reads if the source is
     asynchronous. If no worker waits for them, at most `prefetch_buffer_size` records, of at most
     `prefetch_buffer_bytes` bytes, are read in advance.
 
-    A span is a range of consecutive positions.
-
     Args:
         pipeline: pipeline of the run.
-        options: options of reading ahead.
+        options: options for reading.
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
@@ -320,14 +315,15 @@ class ReadAhead:
 
     @property
     def helps(self) -> bool:
-        """Return True if any source is read ahead."""
+        """True if records of at least one source are read in advance."""
         return bool(self._paces)
 
     def begin(self, task: Any) -> RecordsAhead | None:
-        """Begin to read the records of a task on a span (consecutive positions).
+        """Begin to read the records of a task.
 
-        Return a function that waits for the records and returns them. Return None if the source is not
-        read ahead, the task is about rows, or the sampler fails.
+        Returns:
+            A function that waits for the records and returns them. None if the source is not
+            read in advance, the task reads rows instead of records, or the sampler fails.
         """
         if not isinstance(task, SpanTask) or (pace := self._paces.get(number := task.leaf)) is None:
             return None
@@ -346,16 +342,18 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads `count` consecutive records, when it needs them.
+        """Return True if the worker itself reads `count` consecutive records of a source, when it needs them.
 
-        `leaf` is the index of their leaf (a source with its sampler).
+        Args:
+            leaf: index of the source.
+            count: number of records.
         """
         if leaf not in self._paces:
             return True
         return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records; 0 if they are not read ahead."""
+        """Return an estimate of the bytes of a task's records; 0 if they are not read in advance."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
 

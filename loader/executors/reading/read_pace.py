@@ -1,7 +1,7 @@
-"""Decide, from measured reads, on which thread the records of a source are read, and how many at once.
+"""Decide, from measured reads, on which thread the records of a source are read, and how many in one call.
 
 In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
-itself; the length of a piece.
+itself; how many records to read in one call (a piece).
 
 Reading ahead on another thread helps if reads wait (for a disk or a network), or compute for long without
 the GIL. It is slower if reads are very quick, because records must be handed over, and two threads take
@@ -16,52 +16,49 @@ from time import perf_counter
 
 from ....sources.facts import SourceFacts
 
-# Chosen: a hundred times a hand-over.
+# Chosen: a hundred times as long as handing records over to another thread.
 PIECE_SECONDS = 1e-3
-"""Seconds that a piece of records should take if records are read one by one."""
+"""Seconds that a reader should take for a piece (the records it reads in one go), if records are read one by one."""
 
 # Chosen: far more than a call costs, far less than a step.
 JOINED_SECONDS = 10e-3
-"""Expected seconds, at most, of a call that reads records of several spans (consecutive positions each)."""
+"""Largest expected duration of a call that reads records for several tasks, in seconds."""
 
-# A hand-over takes as long. Measured in memory.
+# Handing records over takes as long. Measured with records in memory.
 QUICK_CALL_SECONDS = 50e-6
-"""Processor seconds of a call below which reading on another thread is not worth it."""
+"""If a call takes fewer processor seconds than this, reading on another thread does not pay."""
 
 # Measured with `mnist`.
 QUICK_RECORD_SECONDS = 2e-6
-"""Processor seconds of a record below which reading on another thread is not worth it, however many a call reads."""
+"""If a record takes fewer processor seconds than this, reading on another thread does not pay, whatever a call takes."""
 
-# Chosen: above the noise of two clocks.
+# Chosen: more than the errors of the two clocks.
 WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
-"""Least wait of a record (time minus processor time), in seconds and as a share of its time, that counts as a wait."""
+"""A read waits if its time minus its processor time is more than these seconds per record, and than this share."""
 
 # Measured with ArrayRecord.
 USED_SHARE = 1 / 2
-"""Reading ahead pays if the use of a span's records takes at least this share of the time of their read.
-
-A span is a range of consecutive positions.
-"""
+"""Reading on other threads pays if using records takes at least this share of the time that reading them takes."""
 
 # Another program may cause a single short wait.
 LONG_WAIT_SECONDS = 1e-3
-"""Seconds. A record that waited this long makes threads read at once; a shorter wait has to occur twice."""
+"""After one wait of this number of seconds per record, threads read ahead; a shorter wait has to occur twice."""
 
 # Chosen.
 TRIAL_SHARE = 0.01
-"""Share of the time that trial reads in the worker's thread may take, while a source is read on threads."""
+"""While threads read a source, the share of time that trial reads in the worker's own thread may take."""
 
-# After this number of slow records threads go on.
+# After this number of slow records, threads read the others.
 CAREFUL_STEP = 16
-"""Number of records that the worker's thread reads at a time after a source has once changed from quick to slow."""
+"""Number of records that the worker's thread reads at a time, after reads of the source once were quick and then waited."""
 
-# The first read opens files, and should be forgotten soon.
+# The first read opens files, so its time should soon lose its weight.
 NEWEST = 1 / 4
-"""Weight of the newest measurement in the means."""
+"""Weight of the newest measurement in the moving means."""
 
 
 class ReadPace:
-    """Means for one record of a source: time, processor time and bytes.
+    """Mean time, processor time and bytes of one record of a source.
 
     Threads may share it; at worst a measurement is lost.
 
@@ -73,8 +70,8 @@ class ReadPace:
 
     Attributes:
         joins: True if a call may read records of several spans.
-        is_quick: True if reads in the thread that needs the records do not wait. One short wait after reads
-            that did not wait changes nothing.
+        is_quick: True if reads in the thread that needs the records do not wait. A single short wait does not
+            change it.
         nbytes: mean bytes of a record; None before the first is measured.
     """
 
@@ -94,7 +91,7 @@ class ReadPace:
     def in_place(self, count: int) -> int:
         """Return how many of the next `count` records the thread that needs them should read itself.
 
-        All of them if the source is quick, else none; sometimes one piece, as a trial.
+        All of them if the source is quick, else none; sometimes one piece (the records of one read), as a trial.
         """
         if self.is_in_place(count):
             return count
@@ -111,7 +108,7 @@ class ReadPace:
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Return how many of `count` records to read in this thread before `is_quick` is checked again."""
+        """Return how many of `count` records this thread should read before it checks `is_quick` another time."""
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
     def _is_cheap(self, count: int) -> bool:
@@ -122,7 +119,7 @@ class ReadPace:
 
     @property
     def is_surely_quick(self) -> bool:
-        """Return True if the source is quick and the last read did not wait.
+        """True if the source is quick and the last read did not wait.
 
         The caller then does not measure the processor time of the next read.
         """
@@ -131,9 +128,14 @@ class ReadPace:
     def note_in_place(self, count: int, seconds: float, processor: float | None) -> None:
         """Record the time of a read of `count` records in the thread that needed them.
 
-        If `processor` (seconds) is None, the processor time per record is taken from earlier reads.
-        Then a read that suddenly takes long counts as a wait. The processor time of the next read is
-        measured, and shows whether it waits or computes.
+        Args:
+            count: number of records.
+            seconds: seconds of the read.
+            processor: processor seconds of the read. None if they were not measured: they are taken from earlier reads,
+                and
+                a read that suddenly takes long counts as a wait. The caller then measures the next read, which shows
+                whether
+                it waits or computes.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)
@@ -160,7 +162,7 @@ class ReadPace:
 
     @property
     def is_called_here(self) -> bool:
-        """Return True if the thread that needs records should make the read call itself.
+        """True if the thread that needs records should make the read call itself.
 
         That is so if only one call at a time helps, and the records are used so quickly that handing them
         over would take longer.
@@ -170,17 +172,17 @@ class ReadPace:
         return self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
 
     def note_asked(self) -> None:
-        """Record that the next span (consecutive records) is needed now, so that the use of the last one has ended."""
+        """Record that a worker needs the next records now, so that it has finished using the last ones."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
 
     def note_given(self, count: int) -> None:
-        """Record that a span (consecutive positions) of `count` records was handed to the thread that needed it."""
+        """Record that `count` records were handed to the worker that needed them."""
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
-        """Record that `count` records have `nbytes` bytes together, for the mean."""
+        """Record, for the mean size of a record, that `count` records have `nbytes` bytes together."""
         each = nbytes / count
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 

@@ -1,4 +1,4 @@
-"""A span (consecutive records) that is read in pieces, by several readers or by the worker that needs it.
+"""Records of a task that are read in pieces, by several readers or by the worker that needs them.
 
 In: keys. Out: records in the order of the keys, and the ranges that could not be read.
 """
@@ -20,13 +20,13 @@ from .read_pace import ReadPace
 
 # Chosen: a piece often has one record.
 SAMPLES = 4
-"""Number of records of a piece whose bytes are counted. The others are assumed to be alike."""
+"""Number of records of one read whose bytes are counted. The others are assumed to be similar."""
 
 Keys = NDArray[np.int64]
 
 
 class ReadQueue(Protocol):
-    """Interface of the queue of spans (ranges of consecutive positions) that readers read.
+    """Interface of the queue of spans (ranges of consecutive positions) whose records are to be read.
 
     Attributes:
         closed: True once no more records are read.
@@ -35,19 +35,22 @@ class ReadQueue(Protocol):
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Add a span (consecutive positions) at the end of the queue, and return it."""
+        """Add the records of a span (consecutive positions) to the end of the queue, and return `reading`."""
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span (consecutive positions) to the front of the queue, because a worker waits for it.
+        """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
 
-        Returns True if the calling thread must call `work_here`.
+        Return True if the calling thread now counts as a reader and must call `work_here`.
         """
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread until no record of a span is left to begin."""
+        """Read a span's records in the calling thread until the reading of all has begun."""
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because there is room for one more reader. It counts until `leave`."""
+        """Return True if the calling thread may read, because fewer readers are at work than allowed.
+
+        The thread counts as a reader until it calls `leave`.
+        """
 
     def leave(self) -> None:
         """Stop counting the calling thread as a reader."""
@@ -80,10 +83,10 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """Wait for the records, and return the records that could be read. Called once.
+        """Wait for the records; return those that could be read, and the ranges that could not. May be called only once.
 
         Raises:
-            RuntimeError: reading ahead was closed meanwhile.
+            RuntimeError: reading was closed meanwhile.
         """
         self.pace.note_asked()
         if self.reads.ask(self):
@@ -110,7 +113,7 @@ class Reading:
         Args:
             piece: range of the span's records.
             records: the records; None if they could not be read.
-            seconds: seconds that they were being read.
+            seconds: seconds that reading them took.
         """
         self.seconds += seconds
         if records is None:
@@ -128,7 +131,7 @@ class Reading:
 
 
 class InPlace(NamedTuple):
-    """A span (consecutive positions) whose first records the worker reads itself; readers read the rest ahead.
+    """A span (consecutive positions) whose first records the worker reads itself; readers read the others in advance.
 
     The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the readers
     read the first records, too.
@@ -148,9 +151,9 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span; None if they could not be read, so that the worker reads them again.
+        """Return the records of the span; None if they could not be read, so that the worker reads them itself.
 
-        Called once.
+        May be called only once.
         """
         if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
             return self._read_here(self.keys)
@@ -178,7 +181,7 @@ class InPlace(NamedTuple):
         """Read records in the calling thread, which counts as a reader. Return None if the source raises an exception.
 
         The processor time is measured only if a decision may depend on it, because measuring takes
-        longer than a record in memory.
+        longer than reading a record in memory.
         """
         looks = not self.pace.is_surely_quick
         at_work, began = thread_time() if looks else 0.0, perf_counter()
@@ -194,9 +197,10 @@ class InPlace(NamedTuple):
 
 
 def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
-    """Return one result made of the results of consecutive reads.
+    """Join the results of consecutive reads into one result.
 
-    Each is a number of records, and the records, or None if they could not be read.
+    Args:
+        parts: for each read, its number of records, and the records, or None if they could not be read.
     """
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
@@ -247,7 +251,7 @@ class ReadCall:
         self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Divide the records that the call returned: yield each piece with its records, or with None if the call failed."""
+        """Yield each piece of the call with its records, taken from all records of the call; with None if the call failed."""
         start = 0
         for piece in self._pieces:
             whole = records is None or piece.length == self.count
@@ -256,7 +260,7 @@ class ReadCall:
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:
-    """Estimate the bytes of records from at most four of them.
+    """Estimate the bytes of all records together, from at most four of them.
 
     >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
     8896.0

@@ -58,8 +58,7 @@ class Plans:
 
     @cached_property
     def radix(self) -> tuple[int, int, int]:
-        """Upper limits (exclusive) of three fields of a key: index of the first record, number of records, index of the shape.
-        """
+        """Upper limits (exclusive) of fields of a key: index of the first record, number of records, index of the shape."""
         every = [self.last, *(plan.windows for plan in self.former)]
         widest = max(int(np.diff(windows.starts).max(initial=0)) for windows in every)
         rows = max(max(windows.shapes.rows) for windows in every)

@@ -1,1 +1,1 @@
-"""The operations of a stage (operations that run in one task), connected so that each passes results to the next."""
+"""The operations that run in one task, connected so that each passes its results to the next."""

@@ -1,7 +1,7 @@
 """A chain: the operations of one stage (run in one task), connected so that each passes its results to the next.
 
 In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block, i.e. the rows
-that come out, with their origins. To push an element means to call the first operation with it. One
+that result, with their origins. To push an element means to call the first operation with it. One
 thread uses a chain. After a task fails, the chain is thrown away.
 """
 
@@ -81,11 +81,11 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task left inside the chain: reference cycles between steps would keep them."""
+        """Release the elements that a failed task left inside the chain; otherwise, reference cycles would keep them."""
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if all inputs may be pushed in one call: no operation but the fused ones needs their positions."""
+        """Return True if all inputs may be processed in one call, because only fused operations (in C) need their positions."""
         others = self._stage.operations[len(self._fused) :]
         if not others:
             return self._tags_rows
@@ -95,17 +95,17 @@ class StepChain:
         return self._take_all is not None and one_place and not any(one.reads_position for one in others)
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """Take whole batches of `batch_size` records as inputs from now on, and skip the first operation (the `Batch`)."""
+        """From now on, take whole batches of `batch_size` records as inputs, and skip the first operation, which makes them."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
         self._faults = FaultFinder(self._pipeline, self._stage, self._context, batch_size)
         self.functions = plain_at_front(self._stage.operations[1:])
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Process the records of a span (consecutive positions), and return the block: the rows, or the rows before a failure.
+        """Process the records of a task; return a block with the rows, or with the rows before a failure and the failure.
 
         Args:
-            span: task of the span.
+            span: the task, on consecutive positions.
             inputs: its records.
             read_failure: exception that ended the reading; it becomes the failure of the block. None if all
                 records were read.
@@ -135,14 +135,17 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """Return True if `functions` are all operations after the batch, make one element of it, and need no position."""
+        """True if `functions` are all operations after the batch, make one element of it, and need no position."""
         alone = self._place + len(self.functions) == len(self._stage.operations) and self._stage.one_to_one
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
-        """Return a block (the rows of one task) that ends with the failure `error`, at the last of `inputs` that was taken.
+        """Return a block (the rows of one task) that ends with a failure at the last input that was taken.
 
-        `called` is the number of `functions` that had returned; -1 if the batch itself could not be gathered.
+        Args:
+            called: number of `functions` that had returned; -1 if the batch itself could not be made.
+            error: the failure.
+            inputs: the inputs of the task.
         """
         self._inputs = inputs
         if called >= 0:
@@ -181,7 +184,7 @@ class StepChain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number that names the record) of an input; -1 if it was made of rows of a join by other stages."""
+        """Return the tag (number that names the record) of an input; -1 if its record is unknown, after a join."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
@@ -198,9 +201,9 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """Return a step that calls `step`, and skips an element for which it raises an exception.
+        """Return a function that calls `step` for an element, and skips the element if `step` raises an exception.
 
-        A step is a function that processes one element. The rows made of a skipped element are removed,
+        The rows made of a skipped element are removed,
         and the exception is recorded. The exception is raised if `on_error` does not skip it.
         """
 
@@ -254,7 +257,7 @@ class StepChain:
         return self._failed(self._faults.explained(error, inputs), inputs.last // self._inputs_per_unit)
 
     def place_now(self) -> str:
-        """Describe the place of the input that is being processed; "" if there is none. Other threads may call this."""
+        """Return a text that says which input is being processed; "" if there is none. Other threads may call this."""
         inputs = self._inputs
         return "" if inputs is None else self.place_in(inputs)
 
@@ -262,12 +265,12 @@ class StepChain:
         return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch. Raise the error of the first element that does not fit."""
+        """Check the elements that wait to be copied into a batch. Raise the error of the first one that does not fit."""
         for look in self._context.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
-        """Return the first error in the order of elements.
+        """Return the error that comes first in the order of elements.
 
         That is the error of an earlier element, which waits to be copied into a batch and does not fit; if there
         is none, `error`.
@@ -283,7 +286,7 @@ class StepChain:
         return error
 
     def _push_each(self, inputs: Inputs) -> None:
-        """Process inputs one by one. Set the position, row and seed of each, if an operation or a tag needs them."""
+        """Process inputs one by one. Set the position, row and seed of each, if an operation or the rows' origins need them."""
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:
             for element in inputs.elements:
@@ -308,7 +311,7 @@ class StepChain:
     def _push_all(self, inputs: Inputs) -> None:
         """Process all inputs in one call; put the results into the memory of batches, or into the rows of the block.
 
-        An operation's error is raised. A block has the rows that one task returned.
+        An operation's error is raised.
         """
         passage = FusedMapFilter(self._fused, inputs.elements, inputs.count, lambda: self._places_of(inputs))
         try:
@@ -364,7 +367,7 @@ class StepChain:
 
         Args:
             error: the failure.
-            unit: index of the failing unit (the inputs of one output) in the task.
+            unit: index of the failing output in the task.
         """
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit

@@ -1,4 +1,4 @@
-"""Find the record at which a stage (operations that run in one task) failed, and explain the failure to the user.
+"""Find the record on which an operation failed, and explain the failure to the user.
 
 In: an exception, and the inputs of the task. Out: the same exception with a note that names operation and record.
 Nothing is computed before a failure.
@@ -22,11 +22,11 @@ from .inputs import Inputs
 
 @dataclass(frozen=True, slots=True)
 class FaultFinder:
-    """Finds the record at which a stage failed.
+    """Finds the record on which an operation of a stage (operations that run in one task) failed.
 
     Attributes:
         pipeline: pipeline of the stage.
-        stage: operations that run in one task.
+        stage: the stage.
         context: state of the stage's operations. Its `fault` says which operation failed.
         positions_per_input: number of positions that each input was made of; more than 1 if inputs are batches.
     """
@@ -61,7 +61,7 @@ class FaultFinder:
         return explained(error, f"{place(*at_fault)}{beside}", who)
 
     def place_of_last(self, inputs: Inputs) -> str:
-        """Describe the place of the last input that was taken, for messages."""
+        """Return a text, for messages, that says which input was taken last."""
         tag = int(inputs.tags()[inputs.last])
         return self._row_of_join(tag) if self._has_joined_rows() else place(*self.pipeline.place_of(tag))
 
@@ -89,6 +89,6 @@ class FaultFinder:
         return self.pipeline.is_below_join(self.stage) and not self.stage.on_join
 
     def _row_of_join(self, tag: int) -> str:
-        """Describe a row by its tag, and by the names, or else the indices, of the datasets joined before the stage."""
+        """Return a text, for messages, that names a joined row by its tag (number) and by the joined datasets."""
         join = self.pipeline.join_below(self.stage)
-        return f"at row {tag} of what was joined of {first_few(join.names or range(len(join.inputs)))}"
+        return f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"

@@ -1,6 +1,6 @@
-"""Run records through maps and filters inside iterators of C, without a Python call of this package per record.
+"""Run records through maps and filters inside iterators written in C, without a Python call of this package per record.
 
-In: records. Out: the records that pass, and the index of the input each of them comes from. After
+In: records. Out: the results, and the index of the input from which each of them comes. After
 a failure: the operation that failed.
 """
 
@@ -18,16 +18,16 @@ from ....operations import Operation
 from ....operations.protocol import Context, Element, Generators
 
 Plain: TypeAlias = tuple[Callable[..., Any], bool, Generators | None]
-"""Function of a map or a filter, True if it is a filter's, and the generators of a random map (else None)."""
+"""Function of a map or a filter; True if it is a filter's; and the random generators of a random map (else None)."""
 
 Places: TypeAlias = Callable[[], tuple[NDArray[np.int64], NDArray[np.uint64] | None]]
 """Function that returns the position of each record, and the seed of each, or None if all have the same seed."""
 
 
 class FusedMapFilter:
-    """Records that go through several maps and filters, one by one.
+    """Records that go through several maps and filters, one by one, inside iterators written in C.
 
-    To find the operation and record of a failure, iterators of C count how many records each operation got,
+    To find the operation and record of a failure, iterators count how many records each operation got,
     and how many inputs were left when each record passed a filter.
 
     Args:
@@ -52,7 +52,7 @@ class FusedMapFilter:
 
     @property
     def ended(self) -> bool:
-        """Return True if all records were processed."""
+        """True if all records were processed."""
         return bool(self._ended)
 
     def _go_through(self, function: Callable[..., Any], filters: bool, drawn: tuple[Iterator[Any], ...]) -> None:
@@ -70,11 +70,11 @@ class FusedMapFilter:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return the index of the input that each of the first `count` results comes from."""
+        """Return, for each of the first `count` results, the index of the input from which it comes."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed: the last operation that the last record reached."""
+        """Return the index of the operation that failed: the last one that the last record reached."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -89,23 +89,20 @@ def _noted(ended: list[bool]) -> Iterator[Any]:
 
 
 def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], Any]]:
-    """Return the functions of the maps and filters at the beginning of a list of operations.
-
-    The list ends before the first other operation.
-    """
+    """Return the functions of the maps and filters at the start of a list of operations, up to the first other operation."""
     functions = (operation.plain_function for operation in operations)
     return [*takewhile(lambda function: function is not None, functions)]  # type: ignore[list-item]
 
 
 def fused_at_front(operations: Sequence[Operation], first: int, context: Context | None) -> list[Plain]:
-    """Return the maps and filters at the beginning of a list of operations, up to the first that cannot be fused.
+    """Return the maps and filters at the start of a list of operations, up to the first that cannot run in C iterators.
 
-    Random maps are among them if no filter comes before, because the position of each record is then known.
+    Random maps can if no filter comes before, because the position of each record is then known.
 
     Args:
         operations: the operations.
         first: index of the first of them in the pipeline.
-        context: context of the chain; None: random maps cannot be fused.
+        context: context of the chain of operations; None: random maps are not included.
     """
     fused: list[Plain] = []
     for number, operation in enumerate(operations, first):

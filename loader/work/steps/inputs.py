@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Inputs:
-    """Inputs of a stage, with functions for the positions and tags (numbers that name records) of their records.
+    """Inputs of a stage, with functions that return the positions and tags of their records.
 
-    A stage is the operations that run together in one task.
+    A stage is a group of operations that run together in one task. A tag is a number that names a record.
 
     Attributes:
         elements: iterator of the inputs. Its length hint is the number of inputs left.

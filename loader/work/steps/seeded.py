@@ -11,10 +11,13 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Wrap the step of the operation with index `number`, so that random generators are seeded before each element.
+    """Return a function that seeds random generators, and then processes an element with an operation.
 
-    These are the global generators, and `held`: generators that are attributes of the operation. The
-    seed, position and row come from `context`.
+    Args:
+        step: function that processes an element with the operation.
+        context: has the seed, position and row of the element.
+        number: index of the operation, which is part of the seed.
+        held: generators that are attributes of the operation; they are seeded as well as the global ones.
     """
 
     def seeded_step(element: Element) -> None:

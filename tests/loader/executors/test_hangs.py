@@ -143,7 +143,7 @@ class Continues(logging.Handler):
         self.path, self.texts = path, []
 
     def emit(self, record):
-        if "has said nothing for" in record.getMessage() and self.path.exists():
+        if "has sent nothing for" in record.getMessage() and self.path.exists():
             self.texts += [record.getMessage(), record.hanging]
             os.kill(int(self.path.read_text()), signal.SIGCONT)
 
@@ -164,8 +164,9 @@ def test_a_worker_that_cannot_even_say_what_it_is_at_is_told_of_with_its_task(tm
         assert records(range(40), [stops, Batch(8)], worker_count=1) == list(range(40))
     finally:
         logging.getLogger("headrace").removeHandler(handler)
-    assert "worker 0 has said nothing for 0 s, not even what it is at. It was given record keys " in handler.texts[0]
-    assert handler.texts[1].startswith("worker 0 has said nothing for "), "a verdict says so, too"
+    told = handler.texts[0]
+    assert "worker 0 has sent nothing for 0 s, not even a report about its task. Its task works on record keys " in told
+    assert handler.texts[1].startswith("worker 0 has sent nothing for "), "a verdict says so, too"
 
 
 def test_no_thread_watches_with_hang_seconds_none():
