@@ -50,8 +50,8 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
             arguments and shard.
 
     Raises:
-        CheckpointError: if `state` is not such a state, or the sampler differs. The message says
-            what differs. Also if Grain had several workers and the loader has a flat map.
+        CheckpointError: `state` is not such a state; or the sampler differs (the message says
+            what differs); or Grain had several workers and the loader has a flat map.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

@@ -1,7 +1,6 @@
 """Orbax handlers that save and restore an iterator, in one JSON file per process.
 
-Needs orbax-checkpoint. `headrace.checkpoint` is the public module; it imports this one on first
-use.
+Needs orbax-checkpoint. Import them from `headrace.checkpoint`, which imports this module when they are first used.
 """
 
 from __future__ import annotations
@@ -15,43 +14,43 @@ from ..loader.state.files import restore, state_file, to_bytes, with_state
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
-    """Orbax handler that saves an iterator's state in `process_<i>-of-<n>.json`.
+    """Orbax handler that saves an iterator's state in `process_<i>-of-<n>.json`, for process i of n.
 
     The state is taken during the call of `save`, also with an asynchronous checkpointer.
     """
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
-        """Write the state of the iterator `args.item`; older versions of Orbax pass it as `item`.
+        """Write the state of an iterator to this process's file.
 
         Args:
-            directory: folder of the checkpoint, which exists.
-            item: the iterator, if `args` is None.
-            args: a `CheckpointSave`.
+            directory: folder of the checkpoint, which must exist.
+            item: the iterator, if `args` is None, as in older versions of Orbax.
+            args: a `CheckpointSave` with the iterator.
 
         Raises:
-            TypeError: if the object has no `get_state`. A loader has none: pass `iter(loader)`.
+            TypeError: the object has no `get_state`. A loader has none: pass `iter(loader)`.
         """
         state = with_state(item if args is None else args.item).get_state()
         state_file(directory).write_bytes(to_bytes(state))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
-        """Restore the iterator `args.item` in place, start to prefetch, and return it.
+        """Restore an iterator in place, start to prefetch, and return it.
 
         Args:
             directory: folder of the checkpoint.
-            item: the iterator, if `args` is None.
-            args: a `CheckpointRestore`.
+            item: the iterator, if `args` is None, as in older versions of Orbax.
+            args: a `CheckpointRestore` with the iterator.
 
         Raises:
-            TypeError: if the object has no `get_state`. A loader has none: pass `iter(loader)`.
-            CheckpointError: if a state is missing, or the states belong to another pipeline.
+            TypeError: the object has no `get_state`. A loader has none: pass `iter(loader)`.
+            CheckpointError: a state is missing, or the states belong to another pipeline.
         """
         iterator = with_state(item if args is None else args.item)
         restore(directory, iterator, getattr(args, "strict", True))
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None, since a state has no tree of arrays; `directory` is not used. Older versions of Orbax call this."""
+        """Return None, because a state has no tree of arrays. Older versions of Orbax call this; `directory` is not used."""
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

@@ -1,4 +1,4 @@
-"""A file with the state of one iterator, fast enough to save at every step.
+"""A file with the state of one iterator, fast enough to be saved at every step.
 
 The state is written in place with one write call, which the kernel completes even if the process is
 killed.
@@ -18,10 +18,10 @@ from ..files.descriptors import write_at
 from ..files.whole_files import WholeFile
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
-# The kernel copies so many bytes into a file without looking at signals in between.
+# The kernel copies this number of bytes into a file without handling signals in between.
 PAGE = 4096
 """Size in bytes to which states are padded."""
-LOOK_EVERY = 64  # Saves from one look whether somebody has removed or replaced the file to the next
+LOOK_EVERY = 64  # number of saves from one check whether the file was removed or replaced to the next
 
 
 class StateFile:
@@ -40,7 +40,7 @@ class StateFile:
             0600).
 
     Raises:
-        CheckpointError: if the path is a folder or too long, or is relative and the current folder
+        CheckpointError: the path is a folder or too long, or is relative and the current folder
             was deleted.
 
     >>> import pathlib, tempfile
@@ -67,11 +67,11 @@ class StateFile:
         """Write the current state of the iterator.
 
         Raises:
-            TypeError: if `iterator` is not an iterator; it may be a loader.
-            ClosedError: if the file was closed.
-            CheckpointError: if another file has replaced this one. This is checked at every 64th
+            TypeError: `iterator` has no state; it may be a loader instead of its iterator.
+            ClosedError: this object was closed.
+            CheckpointError: another file has replaced this one. This is checked at every 64th
                 call.
-            OSError: if the file system reports an error.
+            OSError: the file system reports an error.
         """
         if self._closed:
             raise ClosedError("this state file was closed. Make a new one, StateFile(path).")
@@ -102,8 +102,8 @@ class StateFile:
             True if the iterator was restored; False if there is no file yet.
 
         Raises:
-            TypeError: if `iterator` is not an iterator; it may be a loader.
-            CheckpointError: if the file cannot be read, is not a state, or belongs to another
+            TypeError: `iterator` has no state; it may be a loader instead of its iterator.
+            CheckpointError: the file cannot be read, is not a state, or belongs to another
                 pipeline. The iterator is not changed.
         """
         with_state(iterator)
@@ -141,7 +141,7 @@ class StateFile:
         """Check that the path still leads to the file that was written last, or that no file is there.
 
         Raises:
-            CheckpointError: if another file is there.
+            CheckpointError: another file is there.
         """
         if self._identity is None:
             return
@@ -161,7 +161,7 @@ class StateFile:
         Missing folders are created.
 
         Raises:
-            OSError: if the file system reports an error.
+            OSError: the file system reports an error.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         whole = WholeFile(str(self._path), 0o600)

@@ -1,4 +1,4 @@
-"""Find the leaves of a batch, and the parts of a mix from which batches are made."""
+"""Find out what a batch consists of, and from which parts (datasets) of a mix batches are made."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..sources.facts import used_records
 from .loops import host_iterator
 
 LOOKED_UP = 1000
-"""Number of last positions whose records are looked up, if a chain mixes its datasets before their order is made."""
+"""Number of latest positions whose records are counted, if datasets are mixed before they are shuffled or packed."""
 
 
 class BatchLeaf(NamedTuple):
-    """Leaf of a batch: an array or another value.
+    """An array or another value in the tree of a batch.
 
     Attributes:
         name: readable name, such as "image.pixels".
@@ -38,7 +38,7 @@ class BatchLeaf(NamedTuple):
 
 
 class MixPart(NamedTuple):
-    """Part of a mix.
+    """One part (dataset) of a mix, and how much of it was delivered.
 
     Attributes:
         name: name of the part.
@@ -52,16 +52,16 @@ class MixPart(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """Leaves of a loop's batches, and parts of its mix."""
+    """Contents of a loop's batches: their arrays and other values, and the parts of the mix they are made from."""
 
     leaves: tuple[BatchLeaf, ...] = ()
     parts: tuple[MixPart, ...] = ()
 
 
 def composition(loop: Any) -> Composition:
-    """Return the leaves and mix parts of a loop's batches, if they are known; otherwise they are empty.
+    """Return what a loop's batches consist of, as far as it is known; the fields are empty otherwise.
 
-    To find the leaves, the first element is made again.
+    The first element is made a second time to find its arrays.
     """
     host = host_iterator(loop)
     return Composition() if host is None else Composition(_leaves(host), _parts(loop, host))
@@ -100,7 +100,7 @@ def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:
 
 
 def _names(structure: Structure) -> Iterator[str]:
-    """Yield readable names of the leaves: `tokens`, `image.pixels`, `0.label`; "" for a tree that is one leaf."""
+    """Yield readable names of the leaves of a tree, such as `tokens`, `image.pixels`, `0.label`; "" if the tree is one leaf."""
     for accessor in structure.accessors():
         yield ".".join(
             str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry) for entry in accessor

@@ -1,4 +1,4 @@
-"""Write output files atomically: a file appears when it is complete."""
+"""Write output files atomically: a file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file after a check that it can be written. Call this before long work. No file is left.
+    """Check that a file can be written, and return its path. Call this before long work. It leaves no file behind.
 
     Raises:
         OutputError: the file cannot be written.
@@ -44,7 +44,7 @@ def written(path: str | os.PathLike[str], content: bytes) -> Path:
 
 @contextmanager
 def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Context manager that converts system errors to an OutputError that names the file."""
+    """Return a context in which an OSError becomes an OutputError that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Progress line of a running loop."""
+"""Show a progress line while a loop runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..loader.state.position import Resumable
 from ..loader.timing.snapshot import Snapshot
 from .loops import snapshot
 
-SECONDS = 0.5  # Between two updates of the line, at least: numbers that change faster cannot be read
+SECONDS = 0.5  # smallest time between two updates of the line: numbers that change faster cannot be read
 
 
 def progress(
@@ -22,11 +22,13 @@ def progress(
 ) -> Progress:
     """Iterate with a progress line: steps/s, records/s, bytes/s, share of time that the loop waits for batches, epoch.
 
-    The result replaces the iterator. It has the iterator's length, state, `stats()`, `close()` and all other attributes. By
-    default, there is no line if the output is not a terminal or notebook, so that log files are not filled.
+    Use the result in place of the iterator. It has the iterator's length, state, `stats()`, `close()` and all other
+    attributes. By default, there is no line if the output is not a terminal or notebook, so that log files are not
+    filled.
 
     Args:
-        iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is called. Other iterators get a
+        iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is called. Other iterators
+            get a
             line with fewer values.
         description: text before the line. None (default): no text.
         disable: True: no line. None (default): a line in terminals and notebooks. False: always a line.
@@ -41,7 +43,7 @@ def progress(
 
 
 class Progress(Resumable):
-    """Iterator with a progress line, made by `headrace.progress`. All other attributes are the iterator's."""
+    """Iterator with a progress line, made by `headrace.progress`. Its other attributes are those of the iterator inside."""
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator
@@ -132,7 +134,7 @@ _NOTHING = Snapshot(0, 0.0, 0.0)
 
 
 def _asked(iterator: Any, name: str) -> Any:
-    """Return an attribute of an iterator; None if it does not have it, or the value is unknown."""
+    """Return an attribute of an iterator; None if the iterator does not have it, or if the value is unknown."""
     try:
         return getattr(iterator, name)
     except (AttributeError, TypeError):
@@ -140,9 +142,9 @@ def _asked(iterator: Any, name: str) -> Any:
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
-    """Return the class of the progress line, and True if the line is disabled.
+    """Return the class of the progress line (of tqdm), and True if the line is disabled.
 
-    None in place of True or False: tqdm disables the line if the output is not a terminal.
+    None in place of True or False means that tqdm disables the line if the output is not a terminal.
     """
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
     if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:

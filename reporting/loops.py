@@ -16,12 +16,12 @@ from ..loader.timing.snapshot import Snapshot
 
 
 def without_line(loop: Any) -> Any:
-    """Return the iterator inside the result of `progress`, or any other loop unchanged."""
+    """Return the iterator inside the result of `headrace.progress`; any other loop is returned unchanged."""
     return getattr(loop, "without_line", loop)
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:
-    """Return the iterator that makes the elements, or None if the loop does not come from headrace."""
+    """Return the `DataLoader`'s iterator that makes a loop's elements; None if the loop does not come from headrace."""
     found = getattr(loop, "host_iterator", None)
     return found if isinstance(found, DataLoaderIterator) else None
 
@@ -33,7 +33,11 @@ def snapshot(loop: Any) -> Snapshot | None:
 
 
 def check_loop(loop: Any) -> None:
-    """Raise TypeError if `loop` is neither an iterator nor a device feeder of headrace."""
+    """Check that a loop comes from headrace.
+
+    Raises:
+        TypeError: it is neither an iterator nor a device feeder of headrace.
+    """
     if snapshot(loop) is None:
         raise TypeError(
             f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or iter(loader.to_device(…))."
@@ -41,7 +45,7 @@ def check_loop(loop: Any) -> None:
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Return the statistics of the host's iterator, and of the device feeder; None for each that does not exist.
+    """Return two statistics of a loop: of the `DataLoader`'s iterator, and of the device feeder; None for each that is missing.
 
     Raises:
         TypeError: the loop does not come from headrace.

@@ -1,4 +1,4 @@
-"""Measure how much of the machine this process, the processes that it started, and others use. On Linux.
+"""Measure how much of the machine this process, the processes that it started, and other programs use. On Linux.
 
 Memory that several processes share is divided among them.
 """
@@ -15,15 +15,15 @@ from typing import NamedTuple
 _TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
 _AT_WORK = (0, 1, 2, 5, 6, 7)
-"""Columns of busy time in /proc/stat: user, nice, system, irq, softirq, and steal (other virtual machines)."""
+"""Columns of /proc/stat that count as busy: user, nice, system, irq, softirq, and steal (other virtual machines)."""
 
 
 class Processors(NamedTuple):
-    """Processor seconds that were used until some time, on the processors that this process may use.
+    """Processor seconds that were used up to some time, since the system started.
 
     Attributes:
         at: the time, in seconds of `time.perf_counter`.
-        busy: seconds of all programs together, on these processors.
+        busy: seconds of all programs together, on the processors that this process may use.
         own: seconds of this process and the processes that it started, on all processors.
     """
 
@@ -33,7 +33,7 @@ class Processors(NamedTuple):
 
 
 def processors() -> Processors | None:
-    """Return the processor seconds that were used until now, or None if the system does not report them."""
+    """Return the processor seconds that were used up to now; None if the system does not report them."""
     try:
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
@@ -66,7 +66,7 @@ def _own() -> float:
 
 
 def memory() -> tuple[int, int] | None:
-    """Return bytes of memory of this process, and of all processes that it started; None if the system does not report it."""
+    """Return bytes of memory: of this process, and of all processes that it started together; None if they are unknown."""
     try:
         own, others = _bytes_of(os.getpid()), 0
         for child in started_by(os.getpid()):

@@ -1,6 +1,6 @@
 """Metrics of loops for Prometheus.
 
-They are computed when the page `http://127.0.0.1:PORT/metrics` is requested. Until then, they take no time.
+They are computed when Prometheus requests the page `http://127.0.0.1:PORT/metrics`. Until then, they take no time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ __all__ = ["Server", "serve"]
 def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "127.0.0.1") -> Server:
     """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
 
-    Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label `loop` is
+    Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label
+    `loop` is
     "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
 
     Args:
         port: port to listen on. 0: any free port; the result's `port` is its number.
-        loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may have begun.
+        loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may
+            have
+            begun already.
         address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
             "0.0.0.0": everybody who can reach the machine can connect.
 
@@ -61,7 +64,7 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
 
 
 class Server:
-    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to release the port.
+    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to free the port.
 
     Attributes:
         port: port on which it listens.
@@ -111,13 +114,13 @@ def _prometheus() -> Any:
 
 
 class _Seen(NamedTuple):
-    """Values of a loop at the moment when the page is requested.
+    """Values of a loop at the moment when Prometheus requests the page.
 
     Attributes:
         loop: the loop.
         counted: its counts and times; None if it has none.
         stats: statistics of its iterator; None if it has none.
-        lengths: mean length of the records of each part of a mix, by part and leaf.
+        lengths: mean length of an array in the records of a part of a mix, by (part, name of the array).
     """
 
     loop: Any
@@ -127,7 +130,7 @@ class _Seen(NamedTuple):
 
 
 class _Loops:
-    """Loops by name, as a collector of prometheus_client. It holds weak references."""
+    """The loops whose metrics are served, by name. prometheus_client calls `collect`. Loops are not kept alive."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         for loop in named.values():
@@ -137,7 +140,7 @@ class _Loops:
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins, unless it was added before. Called on the loop's thread."""
+        """Add a loop when it begins, unless it was added already. Called on the loop's thread."""
         with self._lock:
             known = [known() for known in self._known.values()]
             if not any(other is loop or host_iterator(other) is loop for other in known):
@@ -169,7 +172,7 @@ class _Loops:
 
 
 def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
-    """Return the mean length of each array in the records of each part, `{(part, leaf): length}`, if sources know lengths."""
+    """Return the mean length of each array in the records of each source: {(source, array): length}, as far as known."""
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}
@@ -181,11 +184,11 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
 
 
 def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
-    """Return the values of one metric of a loop: `(value, *labels)` for each; the label `loop` is not included.
+    """Return the values of one metric of a loop, each as `(value, *labels)`. The label `loop` is not included.
 
     Args:
         seen: values of the loop.
-        where: where the metric is found, such as "stage"; see `_METRICS`.
+        where: group of values in which the metric is found, such as "stage"; see `_METRICS`.
         name: name of the attribute there.
     """
     stages = seen.stats.stages if seen.stats else ()
@@ -208,7 +211,7 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
 
 
 _LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
-"""Labels of metrics besides `loop`, by the place where a metric is found."""
+"""Labels of metrics besides `loop`, by the group of values in which a metric is found."""
 
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),

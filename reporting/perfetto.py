@@ -13,14 +13,17 @@ from .files import written
 from .loops import both_stats
 from .timeline import Interval, Timeline, timeline
 
-FEEDER_FLOWS = 1 << 40  # Added to the numbers of a feeder's batches, which are below 0: the ids of flows are above 0
+# The ids of arrows must be above 0; a feeder's batches have numbers below 0, which are subtracted from this.
+FEEDER_FLOWS = 1 << 40
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
     """Write a timeline of the last tasks of a loop to a file for https://ui.perfetto.dev.
 
-    A task is a number of elements that one worker makes at a time. The timeline has a track for your loop, for each worker and
-    for each thread of a device feeder. They show each task, wait and transfer of the last 2,000 tasks, and arrows from the
+    A task is a number of elements that one worker makes at a time. The timeline has a track for your loop, for each
+    worker and
+    for each thread of a device feeder. They show each task, wait and transfer of the last 2,000 tasks, and arrows from
+    the
     reading of records to the batch that is made of them. The file has trace events in JSON, which `chrome://tracing`
     opens, too.
 
@@ -47,7 +50,7 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_timeline(shown: Timeline, path: str | os.PathLike[str]) -> Path:
-    """Write a timeline to a file, and return its path; see `write_perfetto`."""
+    """Write a timeline to a file for https://ui.perfetto.dev, and return the path of the file."""
     trace = {"displayTimeUnit": "ms", "traceEvents": list(_events(shown))}
     return written(path, json.dumps(trace).encode())
 

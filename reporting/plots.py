@@ -27,17 +27,21 @@ COLOURS = {
     "transfer": "#8c510a",
     "not timed": "#d9d9d9",
 }
-"""Colour of each kind of span."""
+"""Colour of each kind of interval on a timeline."""
 
 INK, PAPER = "#010203", "#040506"
-"""Placeholders for the page's colours of text and background, which differ in dark mode."""
+"""Colours that are replaced, in the SVG, by the page's colours of text and background, which differ in dark mode."""
 
-STEPS, TRACKS = 8, 24  # That the timeline shows, at most: of many workers the first ones stand for the others
-NAME = 28  # Characters of an operation's name
+STEPS, TRACKS = 8, 24  # largest numbers of steps and threads on the timeline; further workers are left out
+NAME = 28  # largest number of characters of an operation's name
 
 
 def check_matplotlib() -> None:
-    """Raise MissingExtraError if matplotlib is not installed."""
+    """Check that matplotlib is installed.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -97,9 +101,9 @@ def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: st
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
-    """Return the time range that the timeline shows: a few consecutive steps with a typical share of waiting.
+    """Return begin and end of the time that the timeline plot shows; None if no step is known.
 
-    Return None if no step is known.
+    It has a few consecutive steps, whose share of waiting is close to that of all steps.
     """
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
@@ -119,7 +123,7 @@ def _share_waited(waits: Sequence[Interval]) -> float:
 
 
 def timeline_plot(shown: Timeline) -> str:
-    """Return a plot of a few steps by thread as SVG; "" if no step is known.
+    """Return a plot, as SVG, of a few steps by thread; "" if no step is known.
 
     Lines lead from each task to the wait for its batch.
     """
@@ -149,10 +153,10 @@ def timeline_plot(shown: Timeline) -> str:
 
 
 def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    """Return lines that link the places of one batch across threads: `((time, row), (time, row))` for each line.
+    """Return the lines that show how a batch passes through threads: `((time, row), (time, row))` for each line.
 
     Args:
-        tracks: tracks of the picture, one for each row.
+        tracks: threads of the picture, one for each row.
         began: beginning of the picture's time range.
         ended: end of the time range.
     """
@@ -166,7 +170,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Return a bar chart of the seconds of work by operation as SVG."""
+    """Return a bar chart, as SVG, of the seconds that workers spent in each operation."""
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
@@ -179,7 +183,7 @@ def operations_plot(stages: Sequence[StageStats]) -> str:
 
 
 def parts_plot(recording: Recording) -> str:
-    """Return a bar chart of the records by part of a mix as SVG; "" without a mix."""
+    """Return a bar chart, as SVG, of the number of records delivered from each part of a mix; "" without a mix."""
     parts = recording.composition.parts
     whole = max(sum(part.records for part in parts), 1)
     rows = []
@@ -191,13 +195,15 @@ def parts_plot(recording: Recording) -> str:
 
 
 OF_THE_LOOP = "seconds since the loop began"
-"""Label of the time axis that several pictures share."""
+"""Label of the time axis of several pictures."""
 
 
 def waits_plot(shown: Timeline, elapsed: float) -> str:
-    """Return a plot of the wait and the own work of each of the last steps as SVG; "" for fewer than two steps.
+    """Return a plot, as SVG, of the waiting time and the own work in each of the last steps; "" for fewer than two steps.
 
-    `elapsed` is the number of seconds for which the loop ran.
+    Args:
+        shown: timeline of the loop.
+        elapsed: seconds for which the loop ran.
     """
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     own = [span for span in shown.loop.spans if span.kind == "own work"]
@@ -219,7 +225,7 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Return a plot of steps per second, and of the share of waiting, as SVG; "" if there are too few samples.
+    """Return a plot, as SVG, of steps per second and of the share of waiting, over time; "" if there are too few samples.
 
     About 40 samples are drawn, so that several steps lie between two of them.
     """
@@ -246,7 +252,7 @@ def throughput_plot(samples: Sequence[Sample]) -> str:
 
 
 def memory_plot(samples: Sequence[Sample]) -> str:
-    """Return a plot of memory over time as SVG; "" if memory is unknown."""
+    """Return a plot, as SVG, of memory over time; "" if memory is unknown."""
     if not any(sample.own_bytes for sample in samples):
         return ""
 

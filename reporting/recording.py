@@ -1,4 +1,4 @@
-"""Record samples of the loops of a program, for a report."""
+"""Record samples of a program's loops, for a report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
 from .machine import memory
 
-SECONDS = 0.1  # seconds between two samples, at first; a sample takes about a millisecond
+SECONDS = 0.1  # between two samples, at the beginning; a sample takes about a millisecond
 
 MEMORY_SHARE = 0.01
-"""Maximum share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
-
-MOST = 600  # maximum number of samples; above it, every other one is dropped, and sampling is half as frequent
+"""Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
+MOST = 600  # largest number of samples; above it, every second one is dropped, and sampling is half as frequent
 
 
 class Sample(NamedTuple):
@@ -50,8 +49,8 @@ class Recording:
         summary: a sentence that describes the loop.
         stats: statistics of its iterator; None if it has none.
         fed: statistics of its device feeder; None without one.
-        composition: leaves of its batches, and parts of its mix.
-        samples: states of the loop, in the order of time.
+        composition: what its batches consist of, and the parts of its mix.
+        samples: counts, times and memory at several times, in order.
     """
 
     summary: str
@@ -72,7 +71,7 @@ class Recording:
 
 
 def _in_words(loop: Any) -> str:
-    """Return a sentence with the loop's number of steps, its data and its workers; "" for a loop of another library."""
+    """Return a sentence with a loop's number of steps, data and workers; "" if the loop does not come from headrace."""
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""
@@ -84,7 +83,7 @@ def _in_words(loop: Any) -> str:
 
 
 class Recorder:
-    """Context manager that takes samples of the loops that begin inside the block."""
+    """Context manager that takes samples of all loops that begin inside the block."""
 
     def __init__(self) -> None:
         self._watched: list[tuple[Any, list[Sample]]] = []
@@ -105,9 +104,9 @@ class Recorder:
         self._thread.join()
 
     def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
-        """Return `(loop, samples)` of the loop that took most time; None without a loop.
+        """Return `(loop, samples)` of the loop that ran longest; None if no loop was recorded.
 
-        If several loops took at least half of this time, it is the last one of these.
+        If several loops ran at least half as long, it is the last one of these.
         """
         times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
         if not times:

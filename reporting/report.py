@@ -1,4 +1,4 @@
-"""Write an HTML page about a loop, which a browser shows without a network."""
+"""Write an HTML page about a loop, which a browser can show without a network."""
 
 from __future__ import annotations
 
@@ -55,16 +55,19 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_recording(recording: Recording, path: str | os.PathLike[str], verdict: str = "") -> Path:
-    """Write a recording as a page to a file, and return its path; see `write_report`.
+    """Write a recording of a loop as an HTML page, and return the path of the file; see `write_report`.
 
-    `verdict` is a text about what limits the loop, which is put at the top.
+    Args:
+        recording: the recording.
+        path: path of the file.
+        verdict: text about what limits the loop, which is put at the top; "" for none.
     """
     check_matplotlib()
     return written(path, page(recording, verdict).encode())
 
 
 def page(recording: Recording, verdict: str = "") -> str:
-    """Return the page about a recording as HTML."""
+    """Return an HTML page about a recording of a loop. `verdict` is a text that is put at the top; "" for none."""
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
@@ -81,7 +84,12 @@ def page(recording: Recording, verdict: str = "") -> str:
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield `(heading, text, content)` for each section. The content is HTML; if it is "", the section is not shown."""
+    """Yield `(heading, text, content)` for each section of the page. The content is HTML; if it is "", there is no section.
+
+    Args:
+        recording: the recording.
+        judged: True if the page has a verdict, whose table replaces the section with all numbers.
+    """
     shown, stats, found = timeline(recording.stats, recording.fed), recording.stats, recording.composition
     yield "A few steps", _TIMELINE, timeline_plot(shown)
     yield "Time by operation", _OPERATIONS, operations_plot(stats.stages if stats is not None else ())

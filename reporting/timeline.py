@@ -1,4 +1,4 @@
-"""Convert the last tasks of a loop to intervals of time for each thread.
+"""Convert the recorded times of a loop to intervals for each thread.
 
 The input is the recorded times of tasks (elements that a worker makes at a time) and of a device
 feeder's steps. The result has a track of intervals for each thread. Each interval names the batch that
@@ -24,14 +24,15 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Interval:
-    """Interval of time on a thread.
+    """A time in which a thread did one thing.
 
     Attributes:
         kind: what the thread did.
         name: text for the interval.
         began: beginning, in seconds of `time.perf_counter`.
         ended: end, in the same seconds.
-        flows: numbers of the blocks of rows, or of the device feeder's batches, that pass through it.
+        flows: numbers of the batches (or other results of tasks) that pass through it. Intervals with the same number
+            belong together.
         details: `(name, value)` of further facts.
     """
 
@@ -45,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Track:
-    """Intervals of one thread, in order. An interval may lie within the one before it."""
+    """Intervals of one thread, in order. An interval may lie within the interval before it."""
 
     name: str
     spans: tuple[Interval, ...]
@@ -57,7 +58,7 @@ class Timeline:
 
     Attributes:
         tracks: intervals of each thread: the user's loop first, then a feeder's threads, then the workers.
-        ready: `(time, number)`: from each time on, the number of blocks of rows that were finished and not yet used.
+        ready: `(time, number)`: the number of results of tasks that, from this time on, were finished and not yet used.
     """
 
     tracks: tuple[Track, ...]
@@ -69,7 +70,7 @@ class Timeline:
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Return the timeline of the last tasks of an iterator, and of the last steps of a device feeder."""
+    """Return the timeline of the last tasks of an iterator, and of the last steps of a device feeder (None without one)."""
     tasks, stages = (stats.tasks, stats.stages) if stats is not None else ((), ())
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
@@ -121,7 +122,7 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
 
 
 def _flow_of_step(number: int) -> int:
-    """Return the flow number of a feeder's step: below 0, because blocks of rows have numbers from 0."""
+    """Return the flow number of a feeder's step: below 0, because results of tasks have numbers from 0."""
     return -1 - number
 
 

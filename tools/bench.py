@@ -1,4 +1,4 @@
-"""`headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
+"""The command `headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
 
 The verdict goes to standard output. Output of the program itself is dropped. With a name, batches
 are taken from that loader. Without a name, the program runs as in a shell, with its own steps,
@@ -27,9 +27,12 @@ from .programs import Program, program_errors
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Run the command `bench`, and return its exit status.
+    """Run the command `headrace bench`, and return its exit status, 0.
 
     Before the program runs, it is checked that the output files can be written.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         OutputError: a file cannot be written, or is named twice.

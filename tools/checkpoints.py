@@ -21,12 +21,12 @@ from ..loader.state.files import process_of, unreadable
 from ..loader.state.schema import LoaderState
 from ..samplers.protocol import ENDLESS
 
-MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any number of processes
+MOST_NAMED = 1000  # largest number of missing files that are listed: a file's name may state any number of processes
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states of one run at one step, from all of its processes or from some.
+    """The states that the processes of one run saved at one step; some may be missing.
 
     Attributes:
         path: path of the folder, or of the only file.
@@ -83,7 +83,10 @@ class Checkpoint:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint inspect`: print the checkpoints. Return the exit status, 0.
+    """Run the command `headrace checkpoint inspect`: print the checkpoints. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         CheckpointError: after printing, if states of a checkpoint are missing; or if one cannot be
@@ -98,7 +101,10 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def print_differences(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint diff`. Return its exit status: 1 if the checkpoints differ, else 0.
+    """Run the command `headrace checkpoint diff`. Return its exit status: 1 if the checkpoints differ, else 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         CheckpointError: a path has not exactly one complete checkpoint.
@@ -112,7 +118,7 @@ def print_differences(options: argparse.Namespace) -> int:
 
 
 def compared(one: Path, two: Path) -> list[str]:
-    """Compare two checkpoints. Return one line of text for each difference.
+    """Compare two checkpoints. Return a text for each difference; an empty list if they are equal.
 
     Raises:
         CheckpointError: a path contains no checkpoint or several, or lacks the states of some
@@ -135,8 +141,8 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
 
     Args:
         path: the path. With `step`, it may also be a folder of several checkpoints.
-        step: use the last of several checkpoints that is not after this step, or the first one if
-            all are after it. None: there must be only one.
+        step: of several checkpoints, use the last one that is not after this step; if all are after it, the
+            first one. None: there must be only one.
 
     Raises:
         CheckpointError: there is no checkpoint, there are several, or the states of some processes
@@ -179,7 +185,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """Return a sort key for paths that puts a folder "10" after "9"."""
+    """Return a sort key for paths, with which numbers in names sort by value: "9" before "10"."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
 
 
@@ -193,7 +199,7 @@ def _read(file: Path) -> LoaderState:
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
-    """Describe the states of a checkpoint: a dict of a subject, such as "epoch", to its value in words."""
+    """Return facts about the states of a checkpoint in words: a dict of a subject, such as "epoch", to its value."""
     first, lineage = states[0], states[0].lineages[0]
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
@@ -210,16 +216,13 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return the number of records that a checkpoint's states and earlier runs have read.
-
-    Records of skipped steps count.
-    """
+    """Return how many records the run of a checkpoint and earlier runs have read. Records of skipped steps count, too."""
     lineage = states[0].lineages[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 
 
 def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
-    """Return the steps that `skip()` left out or will leave out, as sorted ranges `[start, stop)`."""
+    """Return the steps that the run skips because the user asked for it, as sorted ranges `[start, stop)`."""
     return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
@@ -228,7 +231,7 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Describe the epoch of a shard's next record, and how far through the epoch it is, such as "2 (at 31.5 %)"."""
+    """Return the epoch of a shard's next record, and how far it is through the epoch, as text such as "2 (at 31.5 %)"."""
     sampler = state.identity.order
     records = sampler.get("records") or sampler.get("length")
     if type(records) is not int or not 0 < records < ENDLESS:

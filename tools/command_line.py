@@ -1,4 +1,4 @@
-"""The `headrace` commands, and `--version`.
+"""The command `headrace` with its subcommands, and `--version`.
 
 Results go to standard output. The exit status is 0; for `diff` and `verify` 1 if there are differences, for `find` 1 if
 something was found; 2 for errors; 130 after Ctrl-C.
@@ -26,11 +26,16 @@ _Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit status.
+    """Run the command `headrace`, and return its exit status.
 
-    `arguments` are those of the command line, without the program's name; None: those of this
-    process. Errors of headrace and of the system are printed. Raises SystemExit if the arguments
-    are wrong.
+    Errors of headrace and of the system are printed.
+
+    Args:
+        arguments: arguments of the command line, without the program's name; None: those of this
+            process.
+
+    Raises:
+        SystemExit: the arguments are wrong, or ask for help or the version.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if given and given[0] in _WITH_MORE and "--" in given else len(given)
@@ -77,7 +82,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int, text: str) -> int:
-    """Parse `text` as an integer of at least `least`, for argparse.
+    """Parse a text as an integer, for argparse.
+
+    Args:
+        least: smallest allowed integer.
+        text: the text.
 
     Raises:
         argparse.ArgumentTypeError: the text is no integer, or a smaller one.
@@ -92,7 +101,11 @@ def _whole(least: int, text: str) -> int:
 
 
 def _positive(what: str, text: str) -> float:
-    """Parse `text` as a positive, finite number, for argparse. `what` names its unit in the error.
+    """Parse a text as a positive, finite number, for argparse.
+
+    Args:
+        what: unit of the number, for the error.
+        text: the text.
 
     Raises:
         argparse.ArgumentTypeError: the text is no such number.
@@ -140,7 +153,7 @@ _PROGRAM = _option("program", help="PROGRAM.py, or PROGRAM.py:name of a loader o
 _SECONDS = _number("--seconds", "to measure for at most (default 60)", default=60.0)
 _RUN: dict[str, Any] = {"action": "store_true", "dest": "runs"}
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
-"""Value of `shtab.FILE`, with which shells complete file names."""
+"""Mark for arguments that are files, so that shells complete file names; equal to `shtab.FILE`."""
 _OPTIONS: dict[str, Any] = {"action": "append", "default": []}
 _EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (

@@ -9,7 +9,10 @@ from ..errors import MissingExtraError
 
 
 def print_script(options: argparse.Namespace) -> int:
-    """Run the command `completion`, and return its exit status.
+    """Run the command `headrace completion`: print the script. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         MissingExtraError: shtab is not installed.

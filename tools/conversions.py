@@ -1,4 +1,4 @@
-"""`headrace convert SOURCE TARGET` and `headrace verify TARGET`."""
+"""The commands `headrace convert SOURCE TARGET` and `headrace verify TARGET`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ..errors import ConversionError
 
 
 def convert_files(options: argparse.Namespace) -> int:
-    """Run the command `convert`: convert files, and print their numbers. Return the exit status, 0.
+    """Run the command `headrace convert`: convert files, and print how many records were written. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ConversionError: an argument has a wrong value, or files cannot be converted.
@@ -53,13 +56,13 @@ _SAME = (
     "max_expansion",
     "runner",
 )
-"""Options that have the same names as arguments of `convert`."""
+"""Options of the command line that have the same names as arguments of `headrace.convert`."""
 
 
 def _option(text: str) -> tuple[str, Any]:
     """Parse an option of a file writer, NAME=VALUE, into name and value.
 
-    The value is an int if it looks like one.
+    The value is an int if it looks like one; "" if there is no "=".
 
     >>> _option("group_size=4"), _option("compression=zstd"), _option("zstd")
     (('group_size', 4), ('compression', 'zstd'), ('zstd', ''))
@@ -69,7 +72,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def verify_files(options: argparse.Namespace) -> int:
-    """Run the command `verify`. Return its exit status: 1 if a file is wrong or missing, else 0."""
+    """Run the command `headrace verify`. Return its exit status: 1 if a file is wrong or missing, else 0."""
     wrong = verify(options.target)
     for text in wrong:
         print(text)

@@ -1,4 +1,4 @@
-"""`headrace plan PROGRAM.py[:name] --step-seconds S`: measure a batch, and compute how many workers hide its work.
+"""The command `headrace plan`: measure a program's batch, and compute how many workers hide the work on it.
 
 The batch is measured as by `headrace bench`. No cluster is needed for the computation. Several
 things work at the same time, and a step takes as long as the slowest: the user's thread, which
@@ -27,13 +27,13 @@ from .programs import Program, program_errors
 HEADROOM = 0.1
 """Spare share of workers and cores, because tasks differ and their results are needed in order."""
 
-SHORTEST = 1e-6  # Seconds of a step: a shorter one is none
-LISTED = 8  # Numbers of nodes for which the step is told, at most
+SHORTEST = 1e-6  # smallest number of seconds of a step
+LISTED = 8  # largest number of lines about numbers of nodes
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What one step and its batch need. In seconds, except `nbytes`.
+    """What one step and its batch need, in seconds, except `nbytes`.
 
     Attributes:
         work: seconds of a worker for the batch.
@@ -90,7 +90,7 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """Return the smallest plan that hides the work, or that comes closest if the network is too slow.
+        """Return the smallest plan that hides the work; or, if the network is too slow, the plan that comes closest.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -105,7 +105,7 @@ class Plan:
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON: the fields, the sentence, and a step for each number of nodes."""
+        """Return everything as plain values for JSON: the fields, the sentence, and a step's time for each number of nodes."""
         keys = ("nodes", "workers", "seconds", "share_waited")
         return {
             "sentence": self.sentence,
@@ -140,9 +140,9 @@ class Plan:
         return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
-        """Yield (nodes, workers, seconds of a step, share of waiting) for each number of nodes up to the plan's.
+        """Yield (nodes, workers, seconds of a step, share of waiting) for each number of nodes up to that of the plan.
 
-        There is one worker for each core that is needed.
+        There are as many workers as keep the cores busy, but no more than in the plan.
         """
         for nodes in range(min(self.nodes, LISTED) + 1):
             room = self.machines.cores_per_node * nodes or self.machines.cores
@@ -153,7 +153,7 @@ class Plan:
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
-    """Compute the seconds of a step.
+    """Compute the seconds of a step on some machines.
 
     Args:
         needs: needs of the step.
@@ -179,7 +179,10 @@ def _nodes(count: int) -> str:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Run the command `plan`: measure the loader of a program, and print a plan. Return the exit status, 0.
+    """Run the command `headrace plan`: measure the loader of a program, and print a plan. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ProgramError: the program fails, has no loader, or gives no batch.

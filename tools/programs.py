@@ -26,7 +26,7 @@ _NAME_A_LOADER = "Name a loader, or a function without arguments that makes one"
 
 
 class FirstLoop(BaseException):
-    """Raised in a program to stop it before its first loop. `except Exception` in the program does not catch it."""
+    """Raised in a user's program to stop it before its first loop. `except Exception` in the program does not catch it."""
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
@@ -56,7 +56,7 @@ class Program:
 
     @contextmanager
     def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
-        """Return a context with the loader that the program defines. Its module exists inside the context.
+        """Return a context with the loader that the program defines. The program's module exists inside the context.
 
         Code under `if __name__ == "__main__"` is not run.
 
@@ -71,10 +71,11 @@ class Program:
 
     @contextmanager
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
-        """Return a context with the names that the program defines, after it ran as the module `module`.
+        """Run the program, and return a context with the names that it defines.
 
-        As `__main__`, it runs everything that a shell would run. `arguments` are its command line
-        arguments.
+        Args:
+            module: name of its module. As `__main__`, it runs everything that it would run in a shell.
+            arguments: its command line arguments.
 
         Raises:
             ProgramError: the file cannot be read, or the program fails.
@@ -85,10 +86,12 @@ class Program:
 
     @contextmanager
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
-        """Return a context with the iterator or feeder of the program's first loop, before that begins.
+        """Run the program as in a shell up to its first loop, and return a context with the loop's iterator or feeder.
 
-        The program runs as in a shell with these arguments, up to this loop. The iterator is closed
-        at the end of the context.
+        The iterator is closed at the end of the context.
+
+        Args:
+            arguments: command line arguments of the program.
 
         Raises:
             ProgramError: the program fails before, or has no loop over a loader.
@@ -116,7 +119,10 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in `own`, an empty module made for it.
+        """Run the program in a module that was made for it.
+
+        Args:
+            own: the module, which is empty.
 
         Raises:
             ProgramError: the file cannot be read, or the program fails.
@@ -160,10 +166,7 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of the loaders among a program's names.
-
-    If a loader has several names, the first one is returned.
-    """
+    """Return the names of all loaders in a dict from names to values. A loader with several names is listed once."""
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -173,12 +176,14 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Return a context with an empty module for the program at `path`.
+    """Return a context with an empty module for a program, in which `sys.argv` and `sys.path` are as in a shell.
 
-    `sys.argv` and `sys.path` are as in a shell.
+    Worker processes receive the module's definitions by value, as for every program.
 
-    `name` is the module's name, and `arguments` are the program's command line arguments. Worker
-    processes receive the module's definitions by value, as for every program.
+    Args:
+        path: path of the program.
+        name: name of the module.
+        arguments: command line arguments of the program.
     """
     own = ModuleType(name)
     own.__file__ = str(path)
@@ -199,7 +204,7 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def program_errors(path: Path) -> Iterator[None]:
-    """Return a context that turns exceptions of the program at `path` into an error that names the program's line.
+    """Return a context in which an exception of the program at `path` becomes an error that names the program's line.
 
     Raises:
         ProgramError: the program raised an exception, or exited with a status other than 0.

@@ -1,6 +1,6 @@
 """Facts for a fault report: versions, the platform, and a description of a pipeline.
 
-It contains no data, paths or environment, and no name from the program: only numbers, and names of
+They contain no data, paths or environment variables, and no name from the program: only numbers, and names of
 headrace's classes.
 """
 
@@ -39,7 +39,10 @@ _OF_EXECUTION = ("worker_kind", "worker_count", "worker_buffer_size", "timeout",
 
 
 def print_report(options: argparse.Namespace) -> int:
-    """Run the command `report`: print facts about the machine and the pipeline. Return the exit status, 0.
+    """Run the command `headrace report`: print facts about the machine and the pipeline. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ProgramError: the program fails, or has no loader.
@@ -87,7 +90,7 @@ def _about_execution(description: Any) -> Iterator[str]:
 
 
 def _kind(thing: Any) -> str:
-    """Return the name of an object's class if it is built in or one of headrace's; else "a class of the program".
+    """Return the name of an object's class if the class is built in or headrace's; else "a class of the program".
 
     >>> _kind([]), _kind(Program("train.py")), _kind(argparse.Namespace())
     ('list', 'Program', 'a class of the program')

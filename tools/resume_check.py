@@ -29,13 +29,11 @@ from ..operations.trees import flatten
 
 Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 
-RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
-
+RESUMED_WITH_WORKERS = 4  # number of resumes with worker processes: starting them takes a third of a second
 # Chosen: a few records may agree by chance.
 RECORDS_MORE = 100
-"""Number of records after the first difference on which operations are tried."""
-
-AFTER = 2  # Elements compared after each resume
+"""Number of records after the first difference with which operations are tested."""
+AFTER = 2  # number of elements compared after each resume
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class ResumeReport:
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
 
-    The first `steps` elements are made once, once more with the same operations, and then with each
+    The first `steps` elements are made once, a second time with the same operations, and then with each
     of `worker_counts`. The stream is then resumed many times, and two elements are compared each
     time: without workers at every step; with workers at four steps, because workers take time to
     start. All runs but the first two use fresh copies of the operations, made by cloudpickle, as a
@@ -114,15 +112,15 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator with `workers` workers over `pipeline`, with the other options of the loader."""
+    """Return an iterator over a pipeline with another number of workers, and with the other options of a loader."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
 def _fresh(pipeline: Pipeline) -> Pipeline:
-    """Copy a pipeline, except its sources, by pickling it as worker processes do.
+    """Return a copy of a pipeline with the same sources, made by pickling as for worker processes.
 
-    The pipeline itself is returned if it cannot be pickled.
+    If it cannot be pickled, the pipeline itself is returned.
     """
     sources = [leaf.source for leaf in pipeline.leaves]
     buffer = io.BytesIO()
@@ -135,7 +133,12 @@ def _fresh(pipeline: Pipeline) -> Pipeline:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickler that writes to `file`, with a number in place of each of the `shared` objects."""
+    """Pickler that writes a number in place of each of some objects, which are not pickled.
+
+    Args:
+        file: file to write to.
+        shared: these objects.
+    """
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -146,7 +149,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that reads `file`, and puts the `shared` objects in place of their numbers."""
+    """Unpickler for the output of `_Pickler`: it puts the objects in place of their numbers.
+
+    Args:
+        file: file to read.
+        shared: the objects.
+    """
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -159,8 +167,9 @@ class _Unpickler(pickle.Unpickler):
 def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
     """Run the first `steps` steps of a pipeline without workers, with the other options of the loader.
 
-    Returns checksums of the elements, and the state before each element. If the stream ends, there
-    is one more checksum, for its end.
+    Returns:
+        Checksums of the elements, and the state before each element. If the stream ends, there
+        is one more checksum, for its end.
     """
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
@@ -202,12 +211,15 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
         return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), snapshot=None))
 
     def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """Run a part of the pipeline, from a state or the beginning, with `workers` workers.
+        """Run a part of the pipeline, from a state or from the beginning, and stop 100 records after the first difference.
 
-        Return its elements and the states before them.
+        Args:
+            part: the part.
+            workers: number of workers.
+            state: the state; None for the beginning.
 
-        Each element is a checksum and a text with the keys of its records. The run ends 100 records
-        after the first difference.
+        Returns:
+            The elements, each as a checksum and a text with the keys of its records; and the states before them.
         """
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
@@ -265,9 +277,9 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """Return the keys of the records of the first of two runs' elements that differ, as text.
+    """Compare the elements of two runs. Return the keys, as text, of the records in the first element that differs.
 
-    The result is None if all are equal.
+    The result is None if all elements are equal.
     """
     for left, right in zip_longest(one, two):
         if left is None or right is None or left[0] != right[0]:
@@ -294,9 +306,9 @@ def _checksum_of_leaf(leaf: Any) -> Any:
 
 
 class _Opaque:
-    """Wrapper of a value of any class.
+    """Wrapper of a value of any class, for comparisons.
 
-    It equals a wrapper whose value is equal, has the same pickle, or, if neither can be pickled,
+    It equals a wrapper whose value is equal, or has the same pickle, or, if neither can be pickled,
     has the same class.
     """
 
@@ -314,9 +326,9 @@ class _Opaque:
 
 
 def _pickled(value: Any) -> bytes:
-    """Return the pickle of an object after one round trip; its class name if it cannot be pickled.
+    """Return the pickle of a copy of an object that was pickled and unpickled; its class name if it cannot be pickled.
 
-    After a round trip, earlier round trips make no difference.
+    An object and its unpickled copy may have different pickles; two copies have the same.
     """
     try:
         return cloudpickle.dumps(pickle.loads(cloudpickle.dumps(value)))  # type: ignore[no-any-return]

@@ -154,7 +154,7 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """What identifies the shard and its run: leftovers (unfinished work) of the same shard have equal values."""
+        """Identity of the shard and its run: leftovers (unfinished work) of the same shard have equal values."""
         return self.shard, self.lineages, self.ends, self.mix
 
 

@@ -1,1 +1,1 @@
-"""`headrace demo`: compare a training that is killed and resumed with one that is not."""
+"""The command `headrace demo`: compare a training that is killed and resumed with one that is not."""

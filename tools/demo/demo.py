@@ -1,4 +1,4 @@
-"""The command `demo`. It prints about ten lines on whether a killed and resumed training equals an undisturbed one."""
+"""The command `headrace demo`. It prints whether a killed and resumed training equals an undisturbed one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKERS = (2, 3)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the command `demo`. Returns the exit status: 1 if anything differs between the two trainings, else 0.
+    """Run the command `headrace demo`. Return its exit status: 1 if anything differs between the two trainings, else 0.
 
     Raises:
         MissingExtraError: jax is not installed.
@@ -59,7 +59,7 @@ def run_demo(options: argparse.Namespace) -> int:
 
 
 def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0) -> Iterator[dict[str, Any]]:
-    """Train in a new process. Yield its events until it ends or dies.
+    """Train in a new process. Yield the events that it reports until it ends or is killed.
 
     Args:
         folder: folder with the digits, and for the checkpoint.
@@ -88,7 +88,7 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
 
 
 def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:
-    """Add the events of a training to a ledger, and show its progress.
+    """Add the events of a training to its results, and show its progress.
 
     Args:
         what: name of the run: "undisturbed", "killed" or "resumed".
@@ -117,7 +117,7 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print the differences of two trainings, `undisturbed` and `killed`. Return True if there are none."""
+    """Print how the results of two trainings differ. Return True if they are equal."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")
@@ -135,7 +135,7 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print how many of `count` records a loader with an order for each worker would lose or repeat."""
+    """Print how many of `count` records would be lost or repeated by a loader in which each worker has its own order."""
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
     print(

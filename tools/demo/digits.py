@@ -13,9 +13,10 @@ _DRAWN = 1797
 
 
 def load_digits() -> tuple[dict[str, Any], str]:
-    """Return columns "image" (8 × 8 pixels from 0 to 1), "label" and "number"; and "drawn digits" or the like.
+    """Return the data of the demo, and a text that says what they are, such as "handwritten digits".
 
-    They are of handwritten digits, or of drawn ones if scikit-learn is not installed.
+    The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the record).
+    The digits are handwritten, or drawn by this module if scikit-learn is not installed.
     """
     try:
         load = import_module("sklearn.datasets").load_digits

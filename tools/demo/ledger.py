@@ -1,4 +1,4 @@
-"""A ledger of a training: its losses and records by step. Comparison of two trainings."""
+"""Results of a training: its losses and records by step. Comparison of two trainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """Results of a training by step. Steps that are repeated after a resume replace the earlier ones.
+    """Results of a training by step. If a step is repeated after a resume, its new results replace the earlier ones.
 
     Attributes:
         losses: loss of each step, as a hexadecimal float.
@@ -28,7 +28,7 @@ class TrainingLedger:
     tested: int = 0
 
     def forget_after(self, step: int) -> None:
-        """Forget all steps after `step`, because the training resumes from it."""
+        """Forget the results of all steps after `step`, because the training resumes from it."""
         self.losses = {one: loss for one, loss in self.losses.items() if one <= step}
         self.records = {one: numbers for one, numbers in self.records.items() if one <= step}
 
@@ -42,11 +42,11 @@ class TrainingLedger:
 
 @dataclass(frozen=True)
 class LostRecords:
-    """Errors in the epoch in which a training resumes.
+    """Errors of a loader in the epoch in which a training resumes.
 
     Attributes:
-        twice: number of records that came more than once.
-        never: number of records that never came.
+        twice: number of records that were delivered more than once.
+        never: number of records that were never delivered.
         read_again: number of records that were read only to be skipped.
     """
 
@@ -56,10 +56,10 @@ class LostRecords:
 
 
 def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
-    """Simulate a loader whose workers each batch a part of the records, and that resumes by skipping steps.
+    """Simulate a loader in which each worker batches a part of the records, and which resumes by skipping steps.
 
-    Returns how many records it loses or repeats. It runs with the first number of workers up to the
-    step, and then with the second.
+    It runs with the first number of workers up to the step, and then with the second. The result says how many records
+    it loses or repeats.
 
     Args:
         count: number of records.
@@ -81,10 +81,16 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of epoch number `epoch`, as lists of record indices, of which there are `count`.
+    """Return the batches of an epoch, as lists of record indices, in the order in which a loader with workers delivers them.
 
     Each worker batches every n-th record of the shuffled order, and the workers' batches come in
     turn.
+
+    Args:
+        count: number of records.
+        batch_size: records in a batch.
+        epoch: number of the epoch, which decides the shuffle.
+        workers: number of workers, n.
     """
     order = np.random.default_rng((0, epoch)).permutation(count)
     parts = [order[worker::workers] for worker in range(workers)]

@@ -1,6 +1,6 @@
 """The training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
 
-It kills its own workers, and later itself, at given steps. If it is started again, it resumes from
+It kills its own workers, and later itself, at given steps. If it is started a second time, it resumes from
 the checkpoint.
 """
 
@@ -33,18 +33,17 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return a boolean mask that is True for record indices that 5 divides.
+    """Return a boolean mask: True for records that are used for tests and not for training, i.e. every fifth record.
 
-    These records are not used for training.
+    Args:
+        numbers: indices of the records.
     """
     mask: np.ndarray = numbers % 5 == 0
     return mask
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """Return the endless stream of batches.
-
-    Each epoch has its own shuffle, and each digit is shifted at random.
+    """Return the endless stream of training batches. Each epoch has its own shuffle, and each digit is shifted at random.
 
     Args:
         digits: columns of the digits.
@@ -62,7 +61,7 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """Create a file in `folder` named after this process's id, so that the worker can be killed.
+    """Create a file in `folder` named after this process's id, so that the demo can kill the worker.
 
     Called in each new worker, with its index and the number of workers, which are not used.
     """
@@ -107,10 +106,7 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all workers that have created a file in `folder`, and remove the files.
-
-    Return the number of workers.
-    """
+    """Kill all workers that have created a file in `folder`, and remove the files. Return the number of workers."""
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()
@@ -126,7 +122,7 @@ def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Return weights and the loader's state from the checkpoint in `folder`; new weights and b"" if there is none."""
+    """Return weights and the loader's state from the checkpoint in `folder`; new weights and b"" if there is no checkpoint."""
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()

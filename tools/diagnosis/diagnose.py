@@ -25,17 +25,13 @@ from .measuring import Lock, Look, closely, host_of, measured, tell_of_hangs
 
 Prepare: TypeAlias = Callable[[Any], None]
 
-WARM = 0.2  # Share of the steps that are made first: buffers fill, and files are opened
-
-
-# Chosen: a short pause of the machine does not dominate a measurement then.
+WARM = 0.2  # share of the steps that are made before the measurement, to fill buffers and open files
+# Chosen: a short pause of the machine then does not dominate a measurement.
 SHORTEST = 0.3
-"""Minimum seconds of a measurement, unless the stream ends before."""
-
+"""Smallest number of seconds of a measurement, unless the stream ends earlier."""
 GRACE_SECONDS = 1.0
-"""Seconds after the time limit at which a loop is interrupted that has not returned."""
-
-LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
+"""Seconds after the time limit until a loop that has not returned is interrupted."""
+LEAST, TASKS = 3, 4  # smallest numbers of steps, and of tasks of workers, in a measurement
 
 
 def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
@@ -75,7 +71,7 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """Measure the making of batches in one thread, without workers and without reading ahead.
+    """Measure how fast batches are made in one thread, without workers and without reading in advance.
 
     In the result, `source.reads` is the number of concurrent reads that the loader itself would
     make.
@@ -83,7 +79,7 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
     Args:
         loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices.
         steps: number of batches to measure, after a few batches to warm up.
-        seconds: maximum seconds to measure.
+        seconds: largest number of seconds to measure.
 
     Raises:
         TypeError: `loader` is not a loader of headrace.
@@ -145,7 +141,7 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Observations of a loop ("looks"): at its beginning, after warm-up, and whenever the caller asks.
+    """Observations of a loop, each with counts and times up to then: at its start, after warm-up, and now.
 
     Args:
         loop: an iterator or a feeder.
@@ -164,7 +160,7 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Return True if the loop has made the requested steps since warm-up, at least four tasks, and ran for 0.3 s."""
+        """Return True if, since warm-up, the loop made the wanted number of steps and four tasks, and if it ran for 0.3 s."""
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -188,7 +184,7 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """Return the two looks to measure between: one that is at least three steps old, and one now.
+        """Return the two observations to measure between: one that is at least three steps old, and one now.
 
         Raises:
             ProgramError: the loop has made fewer than three steps.

@@ -23,7 +23,7 @@ from .judging.verdict import (
 from .measured import Measured, WorkPart
 
 MOST_PARTS = 6
-MOST_CHANGES = 5  # Lines of a table, and of what would change it
+MOST_CHANGES = 5  # largest number of lines in the table, and of proposed changes
 BUSY = 0.25
 """Share of the processors. If other programs use more, the text says that the machine was busy."""
 
@@ -50,8 +50,9 @@ class Diagnosis:
     def of(cls, measured: Measured, possible: float = 0.0) -> Diagnosis:
         """Return the diagnosis of a measurement. Equal numbers give equal diagnoses.
 
-        `possible` is the attribute of this name: seconds per step without the user's own work; 0 if
-        unknown.
+        Args:
+            measured: the measurement.
+            possible: seconds per step if batches are only taken, without the user's own work; 0 if unknown.
         """
         finding = found(measured)
         return cls(finding, changes(measured, finding), measured, possible)
@@ -146,7 +147,7 @@ def _keeps_up(measured: Measured, fastest: float) -> str:
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """Describe what the step waits for (`finding`), and where it is done: in workers, a feeder or your thread."""
+    """Return a text that says what the step waits for, and where that is done: in workers, a feeder or your thread."""
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
@@ -238,4 +239,4 @@ _FED = {
     "hosts": ("agreeing", "other hosts are {} later with each batch"),
     "transfer": ("transfer", "the transfer to the devices takes {} a batch"),
 }
-"""For each kind of finding in a device feeder: the attribute of `Feeding` that it is about, and its description."""
+"""For each kind of finding in a device feeder: the attribute of `Feeding` that has its seconds, and its description."""

@@ -1,7 +1,7 @@
-"""Split the reading of a source into operations, if the source is itself a dataset with operations.
+"""Find the time of each operation inside a source, if the source is itself a dataset with operations.
 
-Such a source is a part of a mix, or a zip. Some records are read once more, to find each
-operation's share of the time.
+Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time counts as reading. Some
+records are read a second time, to find each operation's share of this time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READING = "reading"
 
 
 class Clock:
-    """A clock that charges time to the operation that is running, by its name, or to reading."""
+    """A clock that counts the time for the operation that is running, by its name, or for reading."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Clocked(Node):
-    """A node of a dataset whose reads are timed.
+    """A node of a dataset's tree, whose reads are timed.
 
     Attributes:
         node: the node itself.
@@ -76,11 +76,10 @@ class Clocked(Node):
 
 
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
-    """Return the measurement with the operations of the source itself as parts of their own.
+    """Return the measurement with the operations inside the source as separate parts.
 
-    To find their shares of the time of reading, some records are read again. The measurement is
-    returned unchanged if there are no such operations, or if an operation fails when it is called
-    again.
+    To find their shares of the time of reading, some records are read a second time. The measurement is
+    returned unchanged if there are no such operations, or if an operation fails in this second read.
 
     Args:
         measured: measurement of a loop.
@@ -95,9 +94,14 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Read `count` records of a leaf again with a clock, and divide the measured time of reading by the shares found.
+    """Read records a second time with a clock, and divide the measured time of reading by the shares found.
 
-    A leaf is a source with its sampler. Exceptions of the source and its operations are raised.
+    Exceptions of the source and its operations are raised.
+
+    Args:
+        measured: measurement of a loop.
+        leaf: its source with its sampler.
+        count: number of records to read.
     """
     clock, reading = Clock(), measured.seconds_of("reading")
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
@@ -128,7 +132,7 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """Return a copy of a mix or dataset in which the clock times every node. Return any other source unchanged, untimed."""
+    """Return a copy of a mix or dataset in which a clock times every node; any other source is returned unchanged."""
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
@@ -137,10 +141,7 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """Return a node, or a tuple of nodes, in which every node is timed by the clock.
-
-    Return any other value unchanged.
-    """
+    """Return a copy of a node, or of a tuple of nodes, in which a clock times every node; any other value unchanged."""
     if isinstance(value, Node):
         fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
         return Clocked(dataclasses.replace(value, **fields), clock)

@@ -1,4 +1,4 @@
-"""Collect facts about a pipeline for a verdict, and time its source in the sampler's order and in key order.
+"""Collect facts about a pipeline for a verdict, and time its source in the sampler's order and in the order of keys.
 
 Only `timed` reads records.
 """
@@ -25,17 +25,17 @@ from ...sources.mixed.source import MixedSource
 from ...sources.protocol import reader_of
 from .measured import SourceInUse
 
-PROBED = 16  # Records that are read to see how fast the source is. Chosen: less than a batch
-
+PROBED = 16  # number of records that are read to time the source. Chosen: less than a batch
 TRIES = 3
-
-PROBE_SECONDS = 0.2  # If one record takes longer, few are read
+PROBE_SECONDS = 0.2  # if one record takes longer, only two are read
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceInUse:
     """Return the facts about the first source of a pipeline that are known without reading from it.
 
-    `execution` are the options of the loop, which say how records are read ahead.
+    Args:
+        pipeline: the pipeline.
+        execution: options of the loop, which say how records are read in advance.
     """
     leaf, reading = pipeline.leaves[0], execution.reading
     source, facts = leaf.source, leaf.source_facts
@@ -63,7 +63,7 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceInUse:
 
 
 def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
-    """Add the time that the pipeline's sampler takes for one key to the facts `source`.
+    """Return the facts about a source with the time that the sampler takes for one key.
 
     They are unchanged if the sampler fails, if the source has no random access, or if there are
     fewer than 32 positions.
@@ -86,11 +86,11 @@ def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
 
 
 def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
-    """Add the time to read a record, in the sampler's order and in key order, to the facts `source`.
+    """Return the facts about a source with the times to read a record in the sampler's order and in the order of keys.
 
-    Also adds the share of that time in which the processor was at work.
-
-    Several places are tried, and the best time is used. Returns the facts unchanged if the source
+    Also with the share of that time in which the processor was at work. Reads are made at several positions, and the
+    best
+    time is used. The facts are unchanged if the source
     has no random access or fails, or if there are fewer than 32 positions.
     """
     leaf = pipeline.leaves[0]
@@ -120,8 +120,8 @@ class _Took(NamedTuple):
 
     Attributes:
         seconds: seconds of the read.
-        needed: part of these in which this process was at work, or was kept from working by others.
-        processor: part of these in which it was at work.
+        needed: part of these in which this process used a processor, or was ready to but other programs used it.
+        processor: part of these in which this process used a processor.
     """
 
     seconds: float
@@ -130,13 +130,13 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """Return the keys at `count` local positions of a leaf from `start` on; near its end, at its last positions."""
+    """Return the record keys at `count` consecutive local positions from `start` on; near the end, at the last positions."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
-    """Measure the reading of a leaf's records with these keys, and return the cost of one.
+    """Read the records with these keys from a source, and return the cost of one record.
 
     If the source reads records one by one, the median is used, because some may take far longer.
     """

@@ -1,4 +1,4 @@
-"""Remember which task hung while a loop was measured, from warnings in the log."""
+"""Remember which task took too long while a loop was measured, from warnings in the log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 from types import TracebackType
 
 SHARE, LEAST_SECONDS = 0.5, 0.5
-"""Share of the measuring time after which a task counts as hanging; and the least time for that, in seconds."""
+"""A task that takes longer than this share of the measuring time, and than this number of seconds, counts as hanging."""
 
 
 class HangNotes(logging.Handler):
-    """Logging handler that collects warnings about hanging tasks, inside a `with` block.
+    """Logging handler that collects warnings about tasks that take too long, inside a `with` block.
 
     Attributes:
         sentence: last warning, as a sentence that begins with a space; "" if there was none.
@@ -22,7 +22,7 @@ class HangNotes(logging.Handler):
         self._logger = logging.getLogger("headrace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the sentence of a warning about a hanging task. Ignore all other records."""
+        """Store the text of a warning about a task that takes too long. All other records are ignored."""
         if isinstance(what := vars(record).get("hanging"), str):
             self.sentence = f" Hanging: {what}."
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from ...errors import ProgramError
 
-LOOK_SECONDS = 0.05  # Between two looks at the loops. Chosen: a few steps of most programs
-AGAIN_SECONDS = 3.0  # After which a program that goes on in spite of it is interrupted again
-PATIENCE_SECONDS = 60.0  # After which a program that still goes on is ended. Chosen: time to save a checkpoint
-
+LOOK_SECONDS = 0.05  # between two checks of the loops. Chosen: a few steps of most programs
+AGAIN_SECONDS = 3.0  # if the program is still running after this, it is interrupted another time
+PATIENCE_SECONDS = 60.0  # if the program is still running after this, it is ended. Chosen: time to save a checkpoint
 _GOES_ON = (
-    "headrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
+    "headrace: the program still runs {seconds:g} s after it was interrupted as by Ctrl-C. Let KeyboardInterrupt end it, or "
     "name a loader in it: PROGRAM.py:name.\n"
 )
 
@@ -26,11 +25,15 @@ class Enough(KeyboardInterrupt):
 
 
 class UntilEnough:
-    """Runs a program on the main thread until `have_enough()` is True, but at most for `seconds`.
+    """Runs a program on the main thread until enough is known about it, or until its time is over.
 
     A thread watches, and interrupts the program by the exception `Enough`. The interrupt is not
-    mistaken for the user's Ctrl-C: after the end of the program it is dropped. If the program
-    ignores the interrupt for a minute and `ends_process` is True, the process is ended.
+    mistaken for the user's Ctrl-C: after the end of the program it is dropped.
+
+    Args:
+        have_enough: function that returns True when enough is known.
+        seconds: largest number of seconds for the program.
+        ends_process: True: if the program ignores the interrupt for a minute, this process is ended.
     """
 
     def __init__(self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True) -> None:
@@ -42,11 +45,13 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run the program, and return True if it was interrupted because enough was known or the time was over.
+        """Run the program. It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
 
-        Return False if it ended before. Exceptions of the program are raised, also the
-        KeyboardInterrupt of the user's Ctrl-C. It must be called on the main thread, whose handler
-        of SIGINT is replaced meanwhile.
+        Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C.
+
+        Returns:
+            True if the program was interrupted because enough was known or its time was over; False if it ended by
+                itself.
         """
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)

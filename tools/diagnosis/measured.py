@@ -1,6 +1,6 @@
-"""Measurements of a loop before they are judged: plain numbers per step, in seconds unless stated otherwise.
+"""Measurement of a loop, before it is judged: plain numbers per step, in seconds unless stated otherwise.
 
-They may come from a run, a test or a file.
+The numbers may come from a run, a test or a file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ records. "batch": an operation on batches. "stacking": making batches of several
 "between": headrace's own work between operations. "packing": preparing rows for another process.
 """
 
-SLOW_MEMORY = 50e-6  # Seconds for a record: no record that lies in memory takes so long. Chosen
+SLOW_MEMORY = 50e-6  # reading a record that is in memory takes fewer seconds than this. Chosen
 # Measured with 64 and 256 threads.
 HANDED = 25e-6
-"""Processor seconds to hand over a record that another thread has read."""
+"""Processor seconds to hand a record over that another thread has read."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class WorkPart:
 
 @dataclass(frozen=True)
 class Rare:
-    """Records that take far longer than others.
+    """A few records that take far longer than others.
 
     Attributes:
         name: name of the operation that takes so long, or "reading".
@@ -53,7 +53,7 @@ class Rare:
             the reading time.
         few: share of the tasks that have such records; for reading, share of the records that take
             so long.
-        rest: share of the work that remains if no record takes longer than the records of quick
+        rest: share of the work that would remain if no record took longer than the records of quick
             tasks.
     """
 
@@ -67,11 +67,11 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Seconds per step that the user of a device feeder waits, besides the wait for the host's batch.
+    """Seconds per step that the user of a device feeder waits, without the wait for the batch on the host.
 
     Attributes:
         transforming: seconds in which `transform` ran.
-        agreeing: seconds of waiting until other hosts said what they have.
+        agreeing: seconds of waiting for the other hosts' messages about the step.
         transfer: seconds in which the batch was transferred to the devices.
         hand_over: the remaining seconds: queues, and the waking up of threads.
     """
@@ -91,7 +91,7 @@ class SourceInUse:
         records: number of records.
         files: number of files; 0 if unknown, or if there are none.
         together: number of records that are decompressed to read one record.
-        evaluates: True if reading a record also runs maps of datasets below a mix.
+        evaluates: True if reading a record also runs maps of the datasets that are mixed.
         in_memory: True if the source is in memory, so that reading ahead has no use.
         columns: True if it has columns, so that a batch is one copy for each column.
         reads: possible number of concurrent reads in each place (process or actor that works); 0
@@ -167,8 +167,8 @@ class Measured:
         parts: the work of a step, done by the workers.
         at_work: share of the operations' time in which the processor was at work.
         own_processor: processor seconds of the user's own work.
-        rare: cost of rare records that take far longer than others; None if there are none.
-        gil: median seconds that a thread waited for the interpreter's lock.
+        rare: cost of a few records that take far longer than others; None if there are none.
+        gil: median seconds that a thread waited for Python's lock (GIL).
         workers: number of workers; 0 if the user's thread makes the batches.
         worker_kind: "process", "thread", or the name of another executor.
         cores: number of cores of the machine that works.
@@ -176,19 +176,19 @@ class Measured:
             fast as they came.
         source: facts about the source.
         feeding: waits in a device feeder; None without a feeder.
-        start: seconds that workers took to begin before the first batch. Of the other values, only
+        start: seconds that workers took to start up before the first batch. Of the other values, only
             `starting` includes them.
         loops: number of loops of the program. The measured one took most of the time.
-        hangs: sentence about the task that hung last; "" if none did.
+        hangs: sentence about the last task that took too long; "" if none did.
         decision: sentence that says why the user's thread makes the batches although workers were
             asked for; "" if it does not.
         loops_alike: number of loops over the same loader. `steps`, `elapsed` and `waited` are the sums
             over all of them.
         starting: part of `unready` in which the workers of several loops over the same loader had
-            not begun.
-        alone: seconds of the largest operation when it was run again with nothing else at work; 0
+            not started up.
+        alone: seconds of the largest operation when it was run a second time with nothing else at work; 0
             if unknown.
-        read_seconds: seconds of all reads of records together, including reads ahead of the work.
+        read_seconds: seconds of all reads of records together, including those made in advance.
         rows: number of rows in the element of a step; 0 if it is `records`.
         dropped: records that a filter drops; None if there is no filter.
         others: mean number of this machine's cores that other programs used meanwhile.
@@ -239,13 +239,14 @@ class Measured:
     def places(self, workers: int | None = None) -> int:
         """Return the number of places (processes or actors) that read ahead.
 
-        `workers` is a number of workers; None means the measured one.
+        Args:
+            workers: a number of workers; None for the measured one.
         """
         return 1 if self.worker_kind == "thread" else max(self.workers if workers is None else workers, 1)
 
     @property
     def reads_ahead(self) -> bool:
-        """Return True if records are read ahead while other records are processed."""
+        """True if records are read ahead while other records are processed."""
         return self.source.reads > 0 and not self.source.in_memory
 
     @property
@@ -265,12 +266,12 @@ class Measured:
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """Return True if reading is slower than memory can be, because of the sampler or of mapped files."""
+        """True if reading is slower than memory can be, because of the sampler or of mapped files."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
     def hand_over(self) -> float:
-        """Seconds of `next` after the workers had finished: the time to receive a batch."""
+        """Seconds in `next` after the workers had finished a batch: the time to receive it."""
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

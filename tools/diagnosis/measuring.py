@@ -26,16 +26,16 @@ from .judging.verdict import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 
-MUCH_READING = 0.25  # Share of the work: below it, the source is not asked how fast it is
-MUCH_SAMPLING = 0.1  # Share of the work: below it, the sampler is no part of its own
+MUCH_READING = 0.25  # if reading takes a smaller share of the work, the source is not timed
+MUCH_SAMPLING = 0.1  # if the sampler takes a smaller share of the work, its time counts as reading
 UNEVEN = 1.3
 """If reads take on average this many times as long as a usual read, records with far longer reads are searched for."""
-WAITS = 0.5  # Of the time of operations: with the processors at work for more, it is these that operations wait for
+WAITS = 0.5  # if processors work for more than this share of the operations' time, operations wait for processors only
 
 
 @dataclass(frozen=True)
 class Look:
-    """An observation of a loop at one time.
+    """An observation of a loop at one time, with its counts and times up to then.
 
     Attributes:
         at: time of the observation.
@@ -64,7 +64,7 @@ class Look:
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """Return the loader's iterator that a loop (an iterator or a feeder) reads from.
+    """Return the `DataLoader`'s iterator inside a loop (an iterator or a feeder).
 
     Raises:
         TypeError: it is not a loop over a headrace loader.
@@ -79,15 +79,17 @@ def host_of(loop: Any) -> DataLoaderIterator:
 
 
 def closely(loop: Any) -> None:
-    """Set the option to time every task, on a loop that is about to begin. Does nothing for a feeder."""
+    """Make a loop that is about to begin time every task. Does nothing for a feeder."""
     if isinstance(loop, DataLoaderIterator):
         loop.execution = replace(loop.execution, observe="each")
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Set the option to report tasks that take half of `seconds` (the measuring time), on a loop about to begin.
+    """Make a loop that is about to begin report tasks that take too long. Does nothing for a feeder.
 
-    The time is at least half a second. Does nothing for a feeder.
+    Args:
+        loop: an iterator or a feeder.
+        seconds: measuring time. A task is reported if it takes half of it, but at least half a second.
     """
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)
@@ -97,17 +99,17 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
 @dataclass
 class Lock:
-    """Measures the wait for the interpreter's lock: how many seconds too late a thread returns from short sleeps.
+    """Measures how long threads wait for Python's lock (GIL): how late a thread returns from short sleeps.
 
     Attributes:
-        late: these seconds, one for each sleep.
+        late: delay of each sleep, in seconds.
     """
 
     late: list[float] = field(default_factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Return a context in which a thread measures, and adds to `late`."""
+        """Return a context in which a thread measures, and adds the delays to `late`."""
         ended = threading.Event()
 
         def try_again() -> None:
@@ -134,13 +136,13 @@ _NAP = 1e-3
 
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
-    """Return the measurement of a loop between two looks.
+    """Return the measurement of a loop between two observations.
 
     Args:
         loop: the loop, which may have ended.
-        before: first look.
-        after: last look.
-        lock: measured waits for the interpreter's lock.
+        before: first observation.
+        after: last observation.
+        lock: measured waits for Python's lock (GIL).
         step_known: True if the user's own step was part of the loop.
     """
     host, stages = host_of(loop), after.host.stages
@@ -195,7 +197,7 @@ def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measu
 
     Args:
         longest: measurement of the longest loop.
-        looks: first and last look at each loop.
+        looks: first and last observation of each loop.
     """
     steps = sum(after.loop.steps - before.loop.steps for before, after in looks)
     elapsed = sum(after.loop.elapsed - before.loop.elapsed for before, after in looks) / steps
@@ -251,14 +253,14 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
-    """Return the seconds that the user waited for the first batch while workers were starting.
+    """Return the seconds that the user waited for the first batch while workers were starting up.
 
-    The result is 0 if the first batch came before the first look, or its task is not kept.
+    The result is 0 if the first batch came before the first observation, or if the times of its task are not known.
 
     Args:
-        before: first look at the loop.
-        after: last look.
-        tasks: tasks of the loop between the looks.
+        before: first observation of the loop.
+        after: last observation.
+        tasks: tasks of the loop between the two.
     """
     if before.loop.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
@@ -267,9 +269,9 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of the waiting for the results of tasks in which workers had not yet finished them.
+    """Return the share of the waiting for results of tasks in which workers had not yet finished them.
 
-    The rest is hand-over. Without waiting, the result is 1.
+    The rest is hand-over. If nothing was waited for, the result is 1.
     """
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)

@@ -31,7 +31,7 @@ def uses_pillow(function: Callable[..., Any] | None) -> bool:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a code object, and the code objects of the functions inside it."""
+    """Yield a code object, and the code objects of all functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -21,18 +21,17 @@ from .hang_notes import HangNotes
 from .interrupting import UntilEnough
 from .measuring import Lock, closely, host_of, measured, of_all_loops, tell_of_hangs
 
-SHORT_LOOPS = 3  # So many are seen at least, where no loop makes enough steps by itself
+SHORT_LOOPS = 3  # if no loop makes enough steps, more than this number of loops over one loader are measured
 
 
 class Loops:
-    """The loops that a program has begun.
+    """The loops that a program has begun, kept until the program ends.
 
-    They are kept until the program ends. Most have ended by then. A loop that the program left open
-    keeps its workers until it is closed here.
+    Most have ended by then. A loop that the program left open keeps its workers until it is closed here.
 
     Args:
         steps: number of steps to measure.
-        seconds: maximum seconds to measure.
+        seconds: largest number of seconds to measure.
         expected: True if the program is expected to make steps of its own.
     """
 
@@ -41,7 +40,7 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins, and set it to time every task and report hanging ones.
+        """Add a loop when it begins, and set its options to time every task and to report tasks that take too long.
 
         Called on the thread of the loop.
         """
@@ -65,13 +64,13 @@ class Loops:
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
-        """Close all loops, after the program has ended, so that nothing reads while the source is measured."""
+        """Close all loops, after the program has ended, so that none of them reads while the source is measured."""
         for each in self._all:
             with suppress(InUseError):  # a thread of the program goes on
                 each.loop.close()
 
     def of_users(self) -> list[Looks]:
-        """Return the loops that made a step. A loop that only feeds a device feeder is left out."""
+        """Return the loops that made a step, as observations. A loop that only feeds a device feeder is left out."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
@@ -79,7 +78,7 @@ class Loops:
 def diagnosed_program(
     program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
 ) -> Diagnosis:
-    """Return the diagnosis of a program's steps.
+    """Run a program, and return the diagnosis of its steps.
 
     If the program makes no steps, its only loader is measured alone, or with `step_seconds` for a
     step.
@@ -88,7 +87,7 @@ def diagnosed_program(
         program: the program.
         arguments: its command line arguments.
         steps: number of steps to measure.
-        seconds: maximum seconds to measure.
+        seconds: largest number of seconds to measure.
         step_seconds: duration of a step, if the program makes none; None: unknown.
 
     Raises:

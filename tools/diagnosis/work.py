@@ -1,10 +1,10 @@
-"""Split the work of a step into operations, and find rare records that take long.
+"""Split the work of a step into operations, and find the few records that take far longer than others.
 
 In: the statistics of an iterator before and after some steps, and the tasks between them. Out:
 seconds of each operation; the slowest record; the records that a filter drops.
 
 Statistics may lack the time of each operation, if the loop was too short; and they do not name the
-record that made a task slow. Then the task is run again, with a clock on each operation.
+record that made a task slow. Then the task is run a second time, and each operation is timed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ from ...sources.protocol import reader_of
 from .measured import Dropped, Measured, PartKind, Rare, WorkPart
 from .pillow import uses_pillow
 
-LONG = 5.0  # A task, or a read, is a slow one if it takes so many times what the middle one takes for each record
-LIKE = 3.0  # … and not so many times less than in the slowest
-
+LONG = 5.0  # a task, or a read, is slow if it takes this many times as long per record as the median one
+LIKE = 3.0  # and at least the time per record of the slowest one, divided by this number
 QUICK = 0.25
-"""Share of tasks that count as quick. Rare records are compared with these, to estimate the largest gain."""
-
-TRIES = 2  # So many times the same record must be the slowest of its task, when that is done again
-AGAIN_SECONDS = 5.0  # A task that took longer is not done again
-READ_SECONDS = 3.0  # For which records are read again. Chosen
-READ_RECORDS = 512  # That are read again, at most
+"""Share of tasks that count as quick. Slow records are compared with these, to estimate the largest gain."""
+TRIES = 2  # the slow task is repeated this many times; the same record must be its slowest each time
+AGAIN_SECONDS = 5.0  # a task that took longer is not repeated
+READ_SECONDS = 3.0  # time for reading records a second time. Chosen
+READ_RECORDS = 512  # largest number of records that are read a second time
 
 
 class Looking(Stopwatch):
@@ -52,7 +50,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a loop between two statistics.
+    """The work of a loop between two times, from its statistics.
 
     Attributes:
         pipeline: pipeline of the loop.
@@ -117,9 +115,9 @@ class Work:
             batched = batched or takes
 
     def rare(self) -> Rare | None:
-        """Return the cost of rare records, if a few tasks take far longer than the others; else None.
+        """Return the cost of slow records, if a few tasks take far longer than the others; else None.
 
-        The slowest task is run again twice, and must be slow at the same record each time.
+        The slowest task is repeated twice, and must be slow at the same record each time.
         """
         stages = self.pipeline.stages
         reading = [task for task in self.tasks if stages[task.stage].leaf is not None and task.times.inputs]
@@ -144,7 +142,7 @@ class Work:
         return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """Return the records that a filter drops, and the work that was done for them; None if there is no filter."""
+        """Return which records a filter drops, and the work that was done for them before; None if there is no filter."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         operations = self.pipeline.stages[stats.number].operations if stats else ()
         filters = [at for at, operation in enumerate(operations) if operation.only_filters]
@@ -158,9 +156,12 @@ class Work:
         return Dropped(name, share, read.seconds + seconds, seconds, tuple(part.name for part in before))
 
     def alone(self, part: WorkPart) -> float:
-        """Return the seconds of the operation `part` per element, when one task is repeated while nothing else runs.
+        """Return the seconds of an operation per element when one task is repeated while nothing else runs.
 
         Returns 0 if no task can be repeated.
+
+        Args:
+            part: the operation, as a part of the measured work.
         """
         for stage in self.pipeline.stages:
             if stage.leaf is not None and part.name in (operation.name_in_stats for operation in stage.operations):
@@ -176,8 +177,8 @@ class Work:
     def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
         """Repeat the first of `tasks`, and return the times of its operations.
 
-        The result is None if there is no task, if it is about rows, took over 5 s or fails, or if
-        the order is of a source without random access or of shards of earlier runs.
+        The result is None if there is no task, if it reads rows instead of records, took over 5 s or fails, or if
+        the source has no random access, or if work of shards of earlier runs is still unfinished.
         """
         if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
@@ -189,7 +190,14 @@ class Work:
 
 
 def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
-    """Return by how much the field `name` of `stages` together has grown between the statistics `before` and `after`."""
+    """Return by how much a field of the statistics of some stages, all together, has grown between two times.
+
+    Args:
+        before: statistics at the first time.
+        after: statistics at the second time.
+        name: name of the field.
+        *stages: the stages in `after`.
+    """
     then = {stage.number: getattr(stage, name) for stage in before.stages}
     return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
 
@@ -207,14 +215,17 @@ def _each(task: TaskEvent) -> float:
 
 
 def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
-    """Return the slowest read of the task whose records took longest to read, if it is slow each time; else None.
+    """Find records whose reads take far longer than others, in the task whose records took longest to read.
 
-    Up to 512 records are read again, for up to 3 seconds. The result is also None if a read fails.
+    Up to 512 records are read a second time, for up to 3 seconds; the slowest must be slow a third time.
 
     Args:
         measured: measurement of the loop.
         leaf: its source with its sampler.
         tasks: tasks of the loop.
+
+    Returns:
+        The cost of these records; None if there are none, or if a read fails.
     """
     reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
     if leaf.in_order or not reading:

@@ -1,4 +1,4 @@
-"""Find what differs in the chains of datasets below the orders of two loaders.
+"""Find what differs between the datasets of two loaders, where the datasets are chains of operations.
 
 In: the sources of two loaders. Out: for each dataset that differs, the kind of difference and a
 description.
@@ -20,10 +20,11 @@ from ...sources.mixed.source import MixedSource
 
 
 def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """Yield (kind of difference, description) for each dataset that both sources have and that differs.
+    """Yield (kind of difference, description) for each dataset that two loaders have in common and that differs.
 
-    `one` and `two` are the sources of two loaders: mixes, whose parts are compared by name, or
-    chains.
+    Args:
+        one: source of one loader: a mix, whose datasets are compared by name, or a single dataset.
+        two: source of the other loader.
     """
     known, others = _nodes(one), _nodes(two)
     for name in filter(others.__contains__, known):
@@ -37,7 +38,7 @@ def _nodes(source: Any) -> dict[str, Node]:
 
 
 def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
-    """Return (kind, description) of the first difference of two chains from the source on; None if they are equal."""
+    """Return (kind, description) of the first difference of two chains, beginning at their sources; None if they are equal."""
     alike = type(one) is type(two) and len(one.inputs) == len(two.inputs)
     below = next(filter(None, map(_lowest_change, one.inputs, two.inputs)), None) if alike else None
     if below is not None or (alike and described(one.parameters) == described(two.parameters)):

@@ -17,7 +17,10 @@ from .trace import trace
 
 
 def print_trace(options: argparse.Namespace) -> int:
-    """Run the command `trace`: print the records of a step. Return the exit status, 0.
+    """Run the command `headrace trace`: print the records of a step. Return the exit status, 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ProgramError: the program fails, or has no loader.
@@ -38,7 +41,10 @@ def print_trace(options: argparse.Namespace) -> int:
 
 
 def print_omitted(options: argparse.Namespace) -> int:
-    """Run the command `find --omitted`. Return its exit status: 1 if an omitted record is read, else 0.
+    """Run the command `headrace find --omitted`. Return its exit status: 1 if an omitted record is read, else 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ProgramError: the program fails, or has no loader.
@@ -60,7 +66,10 @@ def print_omitted(options: argparse.Namespace) -> int:
 
 
 def print_diff(options: argparse.Namespace) -> int:
-    """Run the command `diff`. Return its exit status: 1 if the streams differ, else 0.
+    """Run the command `headrace diff`. Return its exit status: 1 if the streams differ, else 0.
+
+    Args:
+        options: parsed arguments of the command line.
 
     Raises:
         ProgramError: a program fails, or has no loader.

@@ -27,9 +27,9 @@ from .orders import OrderDifference, first_difference, rows_in_step
 from .records import records_differences
 from .streams import Described, states_of
 
-# Chosen: balances that differ mostly do so at once.
+# Chosen: if records are balanced differently, the first positions mostly differ already.
 MOST_DEALT = 1 << 16
-"""Number of a shard's positions that are compared if records are balanced by cost."""
+"""Largest number of a shard's positions that are compared if records are balanced among shards by cost."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Difference:
     """Result of `headrace.diff`. It is False in a condition if the streams are the same. `print` it for a description.
 
     Attributes:
-        reasons: the reasons, in the order of their steps.
+        reasons: the reasons why the streams differ, in the order of their steps.
     """
 
     reasons: tuple[Reason, ...]
@@ -83,7 +83,8 @@ class Difference:
 def diff(one: Any, two: Any) -> Difference:
     """Find the first step at which two streams differ, and the reasons.
 
-    Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as checkpoints identify them: a
+    Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as checkpoints identify
+    them: a
     function by its name and the plain values in its closure, not by its code. Records are not read.
 
     Args:
@@ -122,24 +123,25 @@ class _Side:
     Attributes:
         pipeline: pipeline of a loader; None for a checkpoint.
         states: states of a checkpoint; empty for a loader.
-        identity: identity of the stream.
+        identity: description of the stream, as a checkpoint stores it.
         skipped: skipped steps.
         shards: number of shards; None for a loader without shards, which may be one of many.
-        sizes: sizes of batches, and of groups of other operations that take several elements.
+        sizes: for each operation that takes several elements, such as `Batch`, how many it takes.
     """
 
-    pipeline: Pipeline | None  # of a loader; None for a checkpoint
-    states: Sequence[LoaderState]  # of a checkpoint
+    pipeline: Pipeline | None
+    states: Sequence[LoaderState]
     identity: Identity
-    skipped: SkippedSteps  # skipped steps
-    shards: int | None  # number of shards; None for a loader without shards, which may be one of many
-    sizes: list[int]  # of batches, and of all other operations that take several elements
+    skipped: SkippedSteps
+    shards: int | None
+    sizes: list[int]
 
     @classmethod
     def of(cls, given: Any) -> _Side:
-        """Return the side for a loader or a checkpoint.
+        """Return the side of a comparison for a loader or a checkpoint.
 
-        Raises CheckpointError if a state cannot be read, or there is none.
+        Raises:
+            CheckpointError: a state cannot be read, or there is none.
         """
         pipeline, states = None, list[LoaderState]()
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
@@ -155,7 +157,7 @@ class _Side:
         return cls(pipeline, states, identity, skipped, known, list(identity.sizes))
 
     def labelled(self, what: str) -> dict[str, Any]:
-        """Return the part of the identity with a label, such as "sampler"."""
+        """Return a part of the stream's description, such as "sampler" or "source", as plain values."""
         values: dict[str, Any] = self.identity.labelled[what]
         return values
 
@@ -165,15 +167,17 @@ class _Side:
 
     @property
     def deal(self) -> tuple[Any, int, int]:
-        """Return the balance of the shards (or None), the number of shards, and the size of balanced blocks (or 0)."""
+        """Division of records among shards: the balance by cost (or None), number of shards, size of its blocks (or 0)."""
         lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
         return self.identity.order.get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step with the position of the difference `found`, on `shards` shards.
+        """Return the step with the position at which two orders differ; None if only running the pipeline would tell.
 
-        Returns None if the step is known only by a run.
+        Args:
+            found: the difference.
+            shards: number of shards.
         """
         if not found.position:
             return found.position
@@ -196,9 +200,12 @@ def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """Describe the differences of two fingerprints, `one` and `two`, of one subject, named `what`, a line for each.
+    """Describe the differences of two fingerprints, a text for each. If their kinds differ, only that is described.
 
-    If their kinds differ, only that is described.
+    Args:
+        what: name of the subject, with which each text begins.
+        one: fingerprint in one stream.
+        two: fingerprint in the other stream.
     """
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
@@ -273,10 +280,7 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if records are balanced differently among shards by cost.
-
-    Other comparisons ignore the balance.
-    """
+    """Yield a reason if records are balanced differently among shards by cost. Other comparisons ignore the balance."""
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return
@@ -294,7 +298,7 @@ def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """Return the first step at which a shard of two pipelines has other positions.
+    """Return the first step at which a shard gets other positions in one pipeline than in the other.
 
     `ENDLESS` means that no compared position differs; None, that it is unknown.
     """
@@ -308,14 +312,14 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """Return the kind of a reason ("order", "weights", "epochs" or "seed"), by the lines that describe the difference."""
+    """Return the kind of a reason ("order", "weights", "epochs" or "seed"), from the texts that describe the difference."""
     kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if only one run loops over epochs, which ends a batch with each epoch.
+    """Yield a reason if only one of two runs loops over `loader.epochs()`, where a batch ends with each epoch.
 
     Only states show this.
     """
@@ -347,7 +351,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _describe_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" for no run."""
+    """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" if there is no run."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -355,7 +359,12 @@ def _describe_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return the number of steps in the runs of a history, if batches and shards were those of `before`; else None."""
+    """Return how many steps the runs of a history made, if they had the batches and shards of `before`; else None.
+
+    Args:
+        layers: for each run, the local position that each shard reached.
+        before: the stream.
+    """
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
@@ -369,10 +378,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """Return the step at which the run of `side` changed from the batch size of `other` to its own.
-
-    The result is None if it did not.
-    """
+    """Return the step at which the run of `side` changed from the batch size of `other` to its own; None if it did not."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None

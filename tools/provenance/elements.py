@@ -33,7 +33,7 @@ from .streams import Described
 
 @dataclass(frozen=True)
 class StartPoint:
-    """A place in the stream of one shard, from which to run to a step.
+    """A place in the stream of one shard, from which the pipeline is run to find a step.
 
     Attributes:
         pipeline: pipeline that runs from there.
@@ -51,11 +51,13 @@ class StartPoint:
     def nearest(cls, mark: StreamPosition, step: int) -> StartPoint:
         """Return the last place, at or before a step, that is known without reading.
 
-        `mark` is the known position of the run.
+        Args:
+            mark: position of the run at a known step.
+            step: number of the step.
 
         Raises:
-            TraceError: the step was skipped, or is from before a change of shards or of the batch
-                size that preceded `mark`.
+            TraceError: the step was skipped, or is before `mark` and also before a change of shards or of the batch
+                size.
         """
         if within(mark.skipped.steps, step) is not None:
             raise TraceError(f"step {step} is skipped by skip(), so it has no records. Pass another step.")
@@ -76,7 +78,7 @@ class StartPoint:
 def _position(mark: StreamPosition, step: int) -> int:
     """Return the local position (within this shard) at which a step begins.
 
-    The pipeline must be aligned, i.e. each step has the same number of positions.
+    Each step of the pipeline must have the same number of positions.
 
     Args:
         mark: position of the run at a known step, from which the position is computed.
@@ -107,11 +109,14 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the cursor of a part of a pipeline after its first `rows` rows; None if only running it would tell.
+    """Return the place in the stream after the first rows of a section of a pipeline; None if only running it would tell.
 
-    The result is None if, for example, an operation drops or adds elements, or errors are skipped.
+    That is so, for example, if an operation drops or adds elements, or errors are skipped.
 
-    A cursor is a place in the stream.
+    Args:
+        pipeline: the pipeline.
+        part: the section.
+        rows: number of rows.
     """
     if pipeline.skips_errors:
         return None
@@ -136,7 +141,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 class FoundRecord(NamedTuple):
-    """A record in an element, and its place.
+    """A record in an element, and its place in the order.
 
     Attributes:
         used: the record, with its source.
@@ -168,12 +173,12 @@ class Element:
 
 @dataclass(frozen=True)
 class Search:
-    """A position of a shard in its stream, from which steps are searched.
+    """A position of a shard in its stream, from which the records of steps are searched.
 
     Attributes:
         described: description of the loader.
         mark: the position.
-        epoch: epoch of a loop per epoch; None for `iter(loader)`.
+        epoch: number of the epoch, if the run loops over `loader.epochs()`; None for `iter(loader)`.
     """
 
     described: Described
@@ -182,7 +187,7 @@ class Search:
 
     @classmethod
     def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:
-        """Return the search in the stream `described`, from the states of a run; without states, from the beginning.
+        """Return a search in a stream, from the states of a run; without states, from the beginning.
 
         Args:
             described: the stream, on a shard.
@@ -224,9 +229,9 @@ class Search:
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """Return the search in the epoch of a step, and the number of the step in that epoch.
+        """Return the search in the epoch that contains a step, and the number of the step in that epoch.
 
-        Without a loop per epoch, this search and the step.
+        If the run does not loop over `loader.epochs()`, it is this search and the step itself.
 
         Raises:
             TraceError: the stream ends before the step; or the step is from before a change of
@@ -268,7 +273,7 @@ class Search:
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
-    """Run from a place to a step. Return the table of its element's records, and the number of elements before it.
+    """Run the pipeline from a place to a step. Return the step's records as a table, and the number of elements before it.
 
     The table is None if the stream ends before the step.
     """

@@ -1,7 +1,7 @@
 """Check that omitted records are not read.
 
 The result lists the positions at which an omitted record comes; normally there are none. The
-records at all positions are computed as the loader's workers do it, and compared with the keys.
+records at all positions are computed in the same way as by the loader's workers, and compared with the omitted keys.
 """
 
 from __future__ import annotations
@@ -158,9 +158,7 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each leaf of a pipeline by index, the sorted keys to search for, in the form that its source uses.
-
-    A leaf is a source with its sampler.
+    """Return, for each source of a pipeline by index, the sorted keys to search for, in the form that the source uses.
 
     Args:
         pipeline: pipeline of the loader.
@@ -205,12 +203,12 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
 
 
 def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
-    """Search for records in a leaf (a source with its sampler) of a shard.
+    """Search for records among the positions of one source that a shard reads.
 
     Args:
         mark: position of the shard's run.
         since: first step of the search.
-        number: index of the leaf.
+        number: index of the source in the pipeline.
         wanted: sorted keys of the records, `int64[n]`.
 
     Returns:
@@ -248,7 +246,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield (local position, global position, key) of a leaf's wanted records at local positions `[start, stop)`."""
+    """Yield (local position, global position, key) of wanted records at the local positions `[start, stop)` of a source."""
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

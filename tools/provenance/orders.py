@@ -27,7 +27,7 @@ from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 
-MOST = 1 << 24  # Positions that are compared: a second's work. Orders that differ mostly do so soon after they may
+MOST = 1 << 24  # largest number of positions that are compared, in a second. Different orders mostly differ early
 
 _BLOCK = 1 << 16
 
@@ -53,7 +53,7 @@ class OrderDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """One of two orders: the dataset name and the key at each position.
+    """One of two orders that are compared: the dataset name and the key at each position.
 
     Attributes:
         names: names of the datasets.
@@ -76,7 +76,7 @@ class Order:
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """Return the order of a sampler. For a mix, `names` are the names of its parts."""
+        """Return the order of a sampler. For the sampler of a mix, `names` are the names of its parts."""
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))
@@ -107,7 +107,7 @@ def first_difference(
     Args:
         saved: fingerprint of the samplers of one stream.
         present: fingerprint of the samplers of the other stream.
-        pipelines: both pipelines; None in place of one of which only a checkpoint is known.
+        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
     """
     told = (saved, present)
     for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
@@ -147,7 +147,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """Describe the weights at a position that differ in two orders of mixes; "" if none differ."""
+    """Describe the weights of a mix that differ between two orders at a position; "" if none differ."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -172,7 +172,7 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
 def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
     """Return the orders of two joined streams, from the fingerprints of their samplers.
 
-    Returns two Nones if they differ in anything but the proportions of a mix, or the topmost join
+    Returns two Nones if they differ in anything but the proportions of a mix, or if the last join of the pipeline
     is no mix.
     """
     joins = [each.get("joins") or [{}] for each in told]
@@ -191,13 +191,13 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
-    """Return the order of an `IndexSampler` from its fingerprint; None for others, and if its records changed."""
+    """Return the order of an `IndexSampler` from its fingerprint; None for another sampler, or if its records changed."""
     order = None if {HISTORY, OMITTED} & told.keys() else index_order_of(told)
     return None if order is None else Order.of_sampler(order)
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return how many rows of the topmost join make one element; None without a join, or if operations decide it."""
+    """Return how many rows of the pipeline's last join make one element; None without a join, or if operations decide it."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

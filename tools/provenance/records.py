@@ -17,11 +17,11 @@ Told = Mapping[str, Any]
 
 
 def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
-    """Compare orders that differ only in records that were appended or omitted.
+    """Compare two orders that differ only in records that were appended or omitted.
 
     Args:
-        told: identities of the two streams.
-        pipelines: both pipelines; None in place of one of which only a checkpoint is known.
+        told: descriptions (identities) of the two streams, as a checkpoint stores them.
+        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
 
     Returns:
         Differences, each with its first position, if that is known, and a description. An empty
@@ -45,7 +45,7 @@ def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline |
 
 
 def _taken_apart(told: Identity) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split an identity into orders by name, and all other values that decide the order.
+    """Split a stream's description into its orders by name, and all other values that decide the order.
 
     There is an order for each part of a mix, or for each joined stream. A single order has the name "".
     """
@@ -59,10 +59,7 @@ def _taken_apart(told: Identity) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _histories(one: Told, two: Told) -> tuple[History, History] | None:
-    """Return the histories (changes of records) of two orders, from their fingerprints.
-
-    The result is None if they differ in something else.
-    """
+    """Return the histories (changes of records) of two orders, from their fingerprints; None if they also differ otherwise."""
     if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
         return None
     return History.of({**_records(two), **one}), History.of({**_records(one), **two})

@@ -23,10 +23,11 @@ from ...sources.range import RangeDataSource
 class LeftOut(Operation):
     """Replacement for an operation whose results are not needed.
 
-    It makes one None from each group of `takes` elements.
+    If the operation takes several elements, this makes a None from each group of them. If it works on single elements,
+    they pass unchanged.
 
-    If the operation works on single elements, they pass unchanged. `operation` is the operation
-    that is replaced.
+    Args:
+        operation: the operation that is replaced.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -44,7 +45,10 @@ class LeftOut(Operation):
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline without the operations and sources that do not decide which records are in an element."""
+    """Return a pipeline that keeps only what decides which records are in an element, as quick to run as possible.
+
+    Other operations are replaced by some that do nothing, and sources whose records are not needed by numbers.
+    """
     looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)

@@ -26,7 +26,7 @@ from ...samplers import ShardOptions
 from ..checkpoints import states_at
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
-"""Options to run in the calling thread without reading ahead."""
+"""Options to run a pipeline in the calling thread, without reading ahead."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Described:
     Attributes:
         pipeline: pipeline of the loader.
         skipped: steps that it skips.
-        in_epochs: True if it is run in a loop per epoch.
+        in_epochs: True if it is run by a loop over `loader.epochs()`.
     """
 
     pipeline: Pipeline
@@ -45,7 +45,7 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """Return the description of a loader, a dataset, a feeder of one, or an iterator.
+        """Return the description of a loader, a dataset, one of these on devices, an iterator, or a feeder.
 
         Raises:
             TypeError: `loader` is none of these.
@@ -83,8 +83,11 @@ class Described:
         """Return the position of the run of this stream's shard.
 
         That is the position of its shard's state; or the position after all states of a run with
-        other shards; or, without states, the beginning. With `strict` False, states of another
-        source, sampler or other operations are accepted.
+        another number of shards; or, without states, the beginning.
+
+        Args:
+            states: the states.
+            strict: False accepts states of another source, sampler or other operations.
 
         Raises:
             CheckpointError: a state belongs to another pipeline, or states of shards are missing.
@@ -99,14 +102,16 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """Return a loop's loader iterator: itself, or that of a feeder or a loop per epoch; None for other objects."""
+    """Return the `DataLoader`'s iterator of a loop: itself, or that of a feeder or of `loader.epochs()`; None otherwise."""
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
     """Return the states of a checkpoint: a file or folder, or results of `get_state` of one shard or of all shards.
 
-    In a folder with several checkpoints, the last one that is not after `step` is used.
+    Args:
+        checkpoint: the checkpoint.
+        step: in a folder with several checkpoints, the last one that is not after this step is used.
 
     Raises:
         CheckpointError: there is no checkpoint, or there are several and `step` is None; or a state

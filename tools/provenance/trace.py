@@ -117,9 +117,7 @@ def _as_texts(record: TracedRecord) -> dict[str, str]:
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""Yield a header line and one line for each row (a dict of column name to text), aligned.
-
-    Empty columns are left out.
+    r"""Yield a header line and one line for each row (a dict from column name to text), aligned. Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key
@@ -196,10 +194,10 @@ def trace(
 
 
 def _weights(element: Element) -> list[str]:
-    """Describe the weights that drew the records of an element.
+    """Return descriptions of the weights with which the records of an element were drawn.
 
     Raises:
-        TraceError: other weights drew a record, in an earlier run.
+        TraceError: a record was drawn with other weights, in an earlier run.
     """
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
     for found in element.records:
@@ -213,7 +211,7 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield, for each of an element's records, a description of its generation (version of a growing source)."""
+    """Yield, for each of an element's records, a description of its generation (version of a growing source's files)."""
     for each in element.records:
         sampler = element.leaves[each.leaf].sampler
         name, place = sampler.part_at(each.position)
@@ -225,7 +223,7 @@ def _generations(element: Element) -> Iterator[str]:
 def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
     """Return the shards to list, and the number of shards.
 
-    They are the shards of the states or, if `shards` is another number, all shards that resume from
+    They are the shards of the states; or, if `shards` is another number, all shards that resume from
     these states.
 
     Args:
@@ -241,7 +239,7 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
 
 
 def _epochs(found: Iterable[Element]) -> dict[str, int]:
-    """Return the latest epoch of each dataset, over the elements of all shards."""
+    """Return, for each dataset, the latest epoch that any of these elements contains."""
     latest: dict[str, int] = {}
     for element in found:
         last: dict[int, int] = {}
@@ -272,7 +270,7 @@ def _traced(found: FoundRecord, shard: int) -> TracedRecord:
 def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
     """Return the range of tokens, in its file, of a piece of a document.
 
-    Returns the range of the whole document if its length was changed before packing, and None if
+    If the document's length was changed before packing, it is the range of the whole document. None if
     the source has no files of tokens.
 
     Args:

@@ -18,7 +18,7 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """What one process offers for a step: a batch, the end of its stream, an error, or that its feeder was closed.
+    """Offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed.
 
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".

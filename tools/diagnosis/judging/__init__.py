@@ -1,1 +1,1 @@
-"""Judge measurements by pure functions: what the user waits for, what would change that, and by how much."""
+"""Judge measurements: what the user waits for, what would change that, and by how much. No I/O."""

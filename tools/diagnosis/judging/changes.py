@@ -1,4 +1,4 @@
-"""Propose changes of a loop, each with the seconds of a step after it. Pure functions."""
+"""Propose changes of a loop, each with the seconds of a step after the change. No I/O."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from .verdict import (
     step_seconds,
 )
 
-WORTH = 1.05  # A change that makes less than this many times the steps is left out
-HIDDEN = 0.1  # Share of the time that is waited where work is said to be hidden: what is left is the hand-over
-LARGER = 8  # Times the records in a batch: what is proposed for batches that are too small. Chosen
-
-# Chosen: beyond everything that was measured.
+WORTH = 1.05  # a change is proposed if it makes steps at least this many times as fast
+HIDDEN = 0.1  # work counts as hidden if the user waits for at most this share of the time, mostly for the hand-over
+LARGER = 8  # for batches that are too small, this many times as many records are proposed. Chosen
+# Chosen: better than everything that was measured.
 LEAST, FASTEST = 5e-6, 20e9
-"""Least seconds of a step, and largest bytes of batches per second, that are promised after a change."""
-
-# Chosen: no two runs take the same time. Other programs may stop using the processors, which makes it larger.
+"""Smallest number of seconds of a step, and most bytes of batches per second, that are promised after a change."""
+# Chosen: no two runs take the same time. If other programs use processors now, the factor is larger.
 NOISE = 1.15
 """Largest factor between a computed and an actual step time. Best cases ("up to") are divided by it."""
 
@@ -40,7 +38,7 @@ SMALL, COLD = 1 / 6, 1.6
 Work is measured while other work interrupts it, and is faster without interruptions.
 """
 
-DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
+DEFAULT_BUFFER = 500  # number of records that are read in advance by default
 
 HELPED_BY_WORKERS = {
     *("operation", "small calls", "slow record", "stacking", "reading", "groups", "small files", "waiting source"),
@@ -53,7 +51,9 @@ _Propose: TypeAlias = Callable[[Measured, Finding], Iterable[Change]]
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
     """Return the changes that are worth making after a measurement with this finding.
 
-    If one is the remedy (has a `cure`), it is the first. The others follow, the most helpful first.
+    The first one is the remedy for the finding (it has a `cure`), if there is a remedy. The others follow, the most
+    helpful
+    first.
     """
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]
@@ -80,7 +80,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """Propose as many workers as hide the work or still help; at most twice as many if the step is unknown."""
+    """Propose as many workers as hide the work or still help; at most twice as many if the user's step is unknown."""
     if measured.worker_kind == "thread" and (measured.at_work > 0.5 or measured.seconds_of("sampler")):
         return
     enough = enough_workers(measured)
@@ -100,7 +100,7 @@ def effect(measured: Measured, what: str, seconds: float) -> str:
     Args:
         measured: the measurement before the change.
         what: the change, such as "4 workers".
-        seconds: seconds of a step after it.
+        seconds: seconds of a step after the change.
     """
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
@@ -111,7 +111,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose threads in place of worker processes, if packing batches takes over a fifth of the work."""
+    """Propose threads in place of worker processes, if preparing batches for sending takes over a fifth of the work."""
     if measured.worker_kind == "process" and measured.workers and measured.seconds_of("packing") > measured.work / 5:
         what = 'worker_kind="thread", if operations release the GIL, as NumPy and image decoders do'
         cure = 'worker_kind="thread" would do without it' if finding.stage == "hand-over" else ""
@@ -119,7 +119,7 @@ def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def at_most(measured: Measured, what: str, cure: str = "") -> Change:
-    """Return a change with its best case.
+    """Return a change with the seconds of a step in the best case.
 
     In the best case workers and loop never wait for each other, reads take no longer than alone, and headrace's own
     work takes no time.
@@ -152,11 +152,11 @@ def _own(measured: Measured) -> float:
 
 
 def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
-    """Return a function that proposes a change after which the steps' parts of a kind take only `keep` times their time.
+    """Return a function that proposes a change which makes one kind of work lighter.
 
     Args:
-        keep: the share, from 0 to 1.
-        kind: kind of the parts.
+        keep: share of its time that this work still takes, from 0 to 1.
+        kind: kind of the work.
         what: description of the change.
         cure: end of the sentence about the finding, if this is the remedy; else "".
     """
@@ -164,7 +164,7 @@ def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
 
 
 def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
-    """Return a function that proposes a change after which a part of a feeder's time gets shorter.
+    """Return a function that proposes a change which makes a part of a device feeder's time shorter.
 
     Args:
         share: share of its time by which it gets shorter.
@@ -228,7 +228,8 @@ def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 def _more_reads(ends_sentence: bool) -> _Propose:
     """Return a function that proposes as many concurrent reads as hide the reading, or as still help.
 
-    `ends_sentence`: True if this is the remedy.
+    Args:
+        ends_sentence: True if this is the remedy, which ends the sentence about the finding.
     """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
@@ -243,7 +244,7 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """Return the options for `count` concurrent reads in each place as two texts: for the list and the sentence."""
+    """Return the options for `count` concurrent reads in each process as two texts: for the list and for the sentence."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
@@ -281,7 +282,7 @@ def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _start(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to start workers only once (the remedy), or to use none."""
+    """Propose to start workers only once (this is the remedy), or to use no workers."""
     starting = measured.starting
     once = replace(measured, starting=0.0, waited=measured.waited - starting, elapsed=measured.elapsed - starting)
     seconds = step_seconds(once, measured.workers)
@@ -312,7 +313,7 @@ def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose batches of 8 times as many records. At best, work that is not done per record takes an eighth."""
+    """Propose batches of 8 times as many records. In the best case, work that is not done per record takes an eighth."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (
@@ -338,9 +339,9 @@ def _turns(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _transform(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to do the feeder's transform in workers.
+    """Propose to do the work of a feeder's `transform` in workers.
 
-    With no workers, one worker is proposed, because the feeder's thread would still do the work otherwise.
+    If there are no workers, one is proposed, because otherwise the feeder's thread would still do the work.
     """
     assert measured.feeding is not None, "it is a feeder's"
     took, workers = measured.feeding.transforming, measured.workers

@@ -1,13 +1,13 @@
-"""Find the part of a loop that the user waits for, and compute the duration of a step after a change. Pure functions.
+"""Find the part of a loop that the user waits for, and compute the duration of a step after a change. No I/O.
 
 Several things work at the same time, and a step takes as long as the slowest: the user's thread,
 which receives batches and does the user's own work; the workers, which share their work; the
 concurrent reads, which share the reading; and the processors, which do all work that is not
 waiting. Workers in a Ray cluster have their own processors.
 
-If a source waits, a step's records take the total time of their reads, divided by the number of
-concurrent reads. Each worker process, or the user's process, reads ahead for itself. If reads take
-far longer among others than alone, they wait for one another, and more of them gain nothing.
+If a source waits, reading a step's records takes the total time of their reads, divided by the number of
+concurrent reads. Each worker process, or the user's process, reads ahead for itself. If a read takes
+far longer beside others than alone, reads wait for one another, and more of them gain nothing.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from ..measured import Measured, PartKind, WorkPart
 HAND_OVER = 1e-4
 """Seconds that the user's thread needs to receive a batch from a worker, if this was not measured."""
 
-CLOSE = 1.03  # A step that takes so many times the user's own is as good as one that never waits
-FULL = 0.8  # Share of the time of all cores. Chosen: what others and the system do takes the rest
-
+CLOSE = 1.03  # a step that takes this many times as long as without waiting counts as good enough
+FULL = 0.8  # share of the time of all cores that counts as full. Chosen: other programs and the system need the rest
 MOST_WORKERS = 512
-
-UNLIMITED = 1 << 40  # Reads under way, where reading takes no time
+UNLIMITED = 1 << 40  # a number of concurrent reads with which reading takes no time
 
 # Chosen: more threads cost more time than they save.
 MOST_THREADS, MOST_COROUTINES = 256, 4096
 """Largest numbers of concurrent reads that are proposed: on threads, and as coroutines."""
 
-AT_ONCE = 4  # Times as many reads as now are proposed at most, where the user's step is not known
-ROOM = 1.1  # Times as many as the average needs: reads differ
-SLOWED = 2.0  # A read that takes so many times as long among others as alone waits for them
-LAGS = 0.2  # Share of their time: places that wait for longer have as many reads under way as they get
-MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, as far as is believed
+AT_ONCE = 4  # if the user's step is unknown, at most this many times as many reads as now are proposed
+ROOM = 1.1  # this many times as many reads are proposed as the average needs, because reads differ
+SLOWED = 2.0  # a read that takes this many times as long beside others as alone waits for them
+LAGS = 0.2  # if workers wait for reads for more than this share of their time, no more reads could run
+MOST_LAG = 2.0  # largest factor between the possible and the real number of concurrent reads that is used
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
-    """Compute the seconds of a step with `workers` workers, and `reads` concurrent reads in each place.
+    """Compute the seconds of a step with another number of workers or of concurrent reads.
 
-    A place is a process or actor that reads ahead. `reads=None` means the current number.
+    Args:
+        measured: the measurement with the current numbers.
+        workers: number of workers.
+        reads: number of concurrent reads in each process or actor that reads ahead; None for the current number.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
@@ -61,17 +62,20 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Compute the seconds that this machine's cores, except the cores that other programs use, need for a step."""
+    """Compute the seconds that this machine's cores, without those that other programs use, need for a step."""
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
 
 
 def worker_seconds(alone: Measured) -> float:
-    """Compute a worker's seconds for one step, from `alone`, a measurement in one thread.
+    """Compute the seconds that one worker needs for a step, from a measurement in one thread.
 
     If the worker reads ahead, this is the longer of its work and its reads. Otherwise it does one
     after the other.
+
+    Args:
+        alone: the measurement.
     """
     if not alone.reads_ahead:
         return alone.work
@@ -79,9 +83,11 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of a step's work that one worker would need, without waiting for records read ahead.
+    """Compute the seconds that one worker would need for a step's work, without waiting for records that are read ahead.
 
-    `reads` is the number of concurrent reads, if it is to be changed; None for the current number.
+    Args:
+        measured: the measurement.
+        reads: number of concurrent reads, if it is to be changed; None for the current number.
     """
     if not measured.reads_ahead and not reads:
         return measured.work
@@ -89,16 +95,19 @@ def _busy(measured: Measured, reads: int | None) -> float:
 
 
 def enough_workers(measured: Measured) -> int:
-    """Return the smallest number of workers that hides their work, or beyond which more of them gain nothing."""
+    """Return the smallest number of workers that hides their work, or beyond which more workers gain nothing."""
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
     return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
-    """Return the measurement after some parts of the work became lighter.
+    """Return the measurement after some parts of the work became lighter. Nothing else changes.
 
-    Parts of these kinds, and the part called `named`, take only the share `keep` of their seconds.
-    Nothing else changes.
+    Args:
+        measured: the measurement.
+        keep: share of their seconds that these parts still take.
+        *kinds: kinds of the parts.
+        named: name of one more part; "" for none.
     """
     parts = tuple(
         replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
@@ -118,7 +127,7 @@ def all_cores_work(measured: Measured) -> bool:
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Return the share of a step of `seconds` seconds in which the user waits, i.e. is not busy with their own work."""
+    """Return the share of a step of `seconds` seconds in which the user waits, i.e. does not do their own work."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
@@ -135,7 +144,7 @@ def possible(measured: Measured, workers: int | None = None, reads: int | None =
 
 
 def under_way(measured: Measured) -> float:
-    """Return the mean number of concurrent reads."""
+    """Return the mean number of reads that ran at a time."""
     return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
 
 
@@ -147,7 +156,7 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
     Args:
         measured: the measurement.
         workers: number of workers.
-        reads: number of concurrent reads in each place; None for the current number.
+        reads: number of concurrent reads in each process or actor that reads ahead; None for the current number.
     """
     if not measured.reads_ahead and not reads:
         return 0.0
@@ -163,7 +172,7 @@ def waits_for_reads(measured: Measured) -> bool:
 
 
 def lag(measured: Measured) -> float:
-    """Return the possible number of concurrent reads divided by the real one, from 1 to 2.
+    """Return how many times as many reads could run at a time as did run, from 1 to 2.
 
     The result is 1 if workers did not wait for reads.
     """
@@ -187,10 +196,13 @@ def is_limited(measured: Measured) -> bool:
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """Return the number of concurrent reads in each place that reads a step's records in `goal` seconds.
+    """Return how many reads must run at a time, in each process or actor that reads ahead, to read a step's records in time.
 
-    A place is a process or actor that reads ahead. The result is at most the largest number that is
-    proposed.
+    The result is at most the largest number that is proposed.
+
+    Args:
+        measured: the measurement.
+        goal: seconds in which the records of a step should be read.
     """
     needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
@@ -218,41 +230,34 @@ Kind: TypeAlias = str
   transfer.
 """
 
-LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
+LITTLE = 0.05  # a loop that waits for less than this share of its time gains nothing by faster batches
 SHORT_CALL = 50e-6
-"""Seconds. A shorter call mostly consists of Python's own cost for calls and small arrays."""
-
+"""A call of fewer seconds mostly consists of Python's own cost for calls and small arrays."""
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
-"""Seconds and records of a batch. Below these, the number of batches may cost more than their contents."""
-
+"""If a batch takes fewer seconds and has fewer records, the cost of each batch may be more than that of its records."""
 RARE, MUCH = 0.45, 0.4
-"""Share of tasks, and share of the time. If fewer tasks take more time, the user waits for rare records."""
-
-FEW_RECORDS = 64  # Records in a file: with fewer, opening files is what takes the time. Chosen
+"""If fewer than the first share of the tasks take more than the second share of the time, the user waits for rare records."""
+FEW_RECORDS = 64  # with fewer records in a file, opening files takes most of the time. Chosen
 GROUPED = 2.0
-"""Factor. If the sampler's order takes this many times as long as key order, many records are read in vain."""
-MANY_TOGETHER = 8  # Records that are decompressed to read one: from here on that is what takes the time. Chosen
-WAITS = 0.5  # Of the time of reading: with the processor at work for less, the source waits for something
-BUSY = 0.9  # Of their time: workers that work for more of it are what decides how long a step is. Chosen
-
+"""If the sampler's order takes this many times as long as the order of keys, many records are read in vain."""
+MANY_TOGETHER = 8  # if this many records are decompressed to read one, that takes most of the time. Chosen
+WAITS = 0.5  # if the processor works for less than this share of the time of reading, the source waits for something
+BUSY = 0.9  # if workers work for more than this share of their time, they decide how long a step is. Chosen
 FILTERED = 0.5
-"""Share of records that a filter drops, and share of work that is done for them.
-
-Above both, the filter is the finding.
-"""
+"""If a filter drops more than this share of the records, after more than this share of the work, it is the finding."""
 
 # Chosen: processors also share caches.
 IN_TURN = 1.7
-"""A call that takes this many times as long among others as alone waits for the others."""
+"""A call that takes this many times as long beside others as alone waits for the others."""
 
 # Half of Python's 5 ms.
 LOCKED = 2.5e-3
-"""Seconds that a thread waits for the interpreter's lock if others always hold it."""
+"""Seconds that a thread waits for Python's lock (GIL) if other threads always hold it."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the user waits for.
+    """What the user of a loop waits for.
 
     Attributes:
         kind: see `Kind`.
@@ -268,14 +273,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """A proposed change.
+    """A proposed change of a loop.
 
     Attributes:
         what: description of the change, for a list.
         seconds: seconds of a step after the change.
         at_most: True if `seconds` is a best case.
-        cure: end of the sentence on the finding, such as "5 workers would hide it"; "" if the
-            change is not in the sentence.
+        cure: end of the sentence about the finding, such as "5 workers would hide it"; "" if the
+            change is not mentioned in the sentence.
     """
 
     what: str
@@ -285,7 +290,7 @@ class Change:
 
 
 def found(measured: Measured) -> Finding:
-    """Return what the user of a measured loop waits for the longest.
+    """Return what the user of a measured loop waits for longest.
 
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
@@ -324,7 +329,7 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """Return the part of a device feeder that the user waits for; None if they wait longer for the host's batches."""
+    """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host."""
     fed = measured.feeding
     if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
         return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
@@ -340,7 +345,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """Return the operation that takes far longer for rare records, if these take much of the time; else None."""
+    """Return the operation that takes far longer for a few records, if these take much of the time; else None."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
