@@ -33,7 +33,7 @@ LISTED = 8  # largest number of lines about numbers of nodes
 
 @dataclass(frozen=True)
 class Needs:
-    """What one step and its batch need, in seconds, except `nbytes`.
+    """Seconds that one step and its batch need, and the bytes of the batch.
 
     Attributes:
         work: seconds of a worker for the batch.

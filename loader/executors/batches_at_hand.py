@@ -77,11 +77,11 @@ class BatchesAtHand:
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
         """Return the origin of a task's batch (source and position, from which its keys follow): that of its first row.
 
-        If the rows come from a join, their positions are their indices in the join, over all shards.
+        For rows of joined streams, the position is the row's index in the joined stream, over all shards.
 
         Args:
             task: the task that makes the batch.
-            blocks: the rows to which the task refers.
+            blocks: the blocks (the rows of one task each) to which the task refers.
         """
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags
@@ -105,7 +105,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """Handle (result to come) of a task that is done already. `result` returns the block at once."""
+    """Handle (result to come) of a task that is done already. `result` returns its rows at once."""
 
     __slots__ = ("_block",)
 

@@ -66,7 +66,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage should be submitted at a time: one, and those whose records are read ahead."""
+        """Return how many tasks of a stage (operations) to submit at a time: one, and those whose records are read ahead."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -180,11 +180,14 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions in a stage's next task: a batch, or as many single rows as take about 30 ms."""
+        """Return the number of positions in the next task of a stage (operations that run in one task).
+
+        A task has one batch, or as many single rows as take about 30 ms.
+        """
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage should be submitted at a time: enough for all threads and for reading ahead."""
+        """Return how many tasks of a stage (operations) to submit at a time: enough for all threads and for reading ahead."""
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))

@@ -227,9 +227,15 @@ class Budget:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Record that a task of a stage, with `inputs` inputs, made `rows` rows of `size` bytes together.
+        """Record that a task of a stage (operations that run in one task) made `rows` rows of `size` bytes together.
 
         The estimated size of a row rises at once after a task with larger rows, and falls slowly after smaller ones.
+
+        Args:
+            stage: index of the stage.
+            inputs: number of inputs of the task.
+            rows: number of rows.
+            size: their bytes.
         """
         weight = size / max(inputs, 1)
         self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
@@ -237,7 +243,7 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task that reads records; 1 until a task of the stage is done."""
+        """Return the largest number of inputs for a task that reads records; 1 until a task of its stage is done."""
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])

@@ -54,7 +54,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """Return True if the result has arrived, after handling the transport's events."""
+        """Return True if the result has arrived, after handling all messages of the workers."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()
@@ -112,7 +112,7 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with the workers of a transport. It reports each start and end of a worker to the observer."""
+    """Runs tasks with workers, to which a transport carries messages. Each start and end of a worker is reported."""
 
     elsewhere = True
 
@@ -166,13 +166,13 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done, after handling the transport's events."""
+        """Return True if every submitted task is done, after handling all messages of the workers."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows in a stage's next task: more if tasks are quick and the rows fit in memory."""
+        """Return the number of inputs of a stage's next task: more if tasks are quick and the rows fit in memory."""
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)

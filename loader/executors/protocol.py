@@ -69,9 +69,9 @@ class Executor(Protocol):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Submit a task, and return its handle (a result to come). Does not wait.
 
-        Called by `stream.ordered` once for each task, in the order of the stage's elements. If an
-        executor has divided a task, its result is a block that has smaller tasks in place of rows; each of them is
-        then submitted in the same way.
+        Called by `stream.ordered` once for each task, in the order of the elements. If an executor has divided a task,
+        its
+        result is a block that has smaller tasks in place of rows; each of them is then submitted in the same way.
 
         Args:
             task: the task.

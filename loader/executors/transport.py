@@ -73,8 +73,7 @@ class Message(NamedTuple):
     """Tasks for one worker, which runs them in order and answers them together.
 
     Attributes:
-        tasks: one task about a span (consecutive positions), or tasks about groups of rows, all of
-            one stage.
+        tasks: one task about consecutive positions; or tasks about groups of rows, which all run the same operations.
         named: earlier rows that the tasks refer to.
     """
 
@@ -272,7 +271,7 @@ class Kill(NamedTuple):
 
 
 class Finish(NamedTuple, Generic[J]):
-    """Action: complete the job with its result, the block."""
+    """Action: complete the job with its result."""
 
     job: J
     block: Block

@@ -159,7 +159,7 @@ class Leftover:
 
 
 def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
-    """Return the cursor (place in the stream) of a join.
+    """Return the cursor (place in the stream) of a join (mix, zip and others), from the cursors of its inputs.
 
     Args:
         cursors: cursors of its inputs.
@@ -178,7 +178,7 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
 
 
 def are_numbers(state: JoinState) -> bool:
-    """Return True if the progress of a join contains only integers below `MAX_ROWS`. A damaged file may have other values."""
+    """Return True if the progress of a join (a mix, for example) has only integers below `MAX_ROWS`, as in undamaged files."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 
 

@@ -63,18 +63,18 @@ class JoinPolicy:
         return (state[0] + count, *state[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Return how many of the join's first `rows` rows come from each input; empty if that cannot be computed."""
+        """Return how many of the first `rows` rows of the joined stream come from each input; empty if that is unknown."""
         return ()
 
     def wanted(self, state: JoinState, most: int | None) -> int | None:
-        """Return how many rows of each input are enough for `most` more rows of the join.
+        """Return how many rows of each input are enough for `most` more rows of the joined stream.
 
         None, as `most` or as the result, means any number. This default returns None.
         """
         return None
 
     def ended(self, state: JoinState, number: int) -> JoinState | None:
-        """Return the state with which the join continues after the end of an input; None if the join ends, too.
+        """Return the state with which the joined stream continues after the end of an input; None if it ends, too.
 
         This default returns None.
 

@@ -126,7 +126,7 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Number of local positions for which one call of `positions` is most efficient."""
+        """Number of local positions (of this shard) for which one call of `positions` is most efficient."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.facts.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size)
@@ -142,35 +142,36 @@ class Leaf:
 
     @property
     def epoch_length(self) -> int:
-        """Number of global positions in an epoch."""
+        """Number of positions in an epoch, of all shards together."""
         return self.sampler.epoch_length
 
     def epoch_of(self, local: int) -> int:
-        """Return the epoch, from 0, of the record at a local position; 0 for planned batches after the end."""
+        """Return the epoch, from 0, of the record at a position of this shard; 0 for planned batches after the end."""
         if self.plans_batches:
             return self.epoch + self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the global positions `int64[stop - start]` of the local positions `[start, stop)`."""
+        """Return the global positions (counted over all shards) at this shard's local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions `int64[n]` of n local positions, in any order."""
+        """Return the global positions (counted over all shards) at n local positions of this shard, in any order."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
     def places(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the places `int64[stop - start]` of the local positions `[start, stop)`.
+        """Return the places `int64[stop - start]` at this shard's local positions `[start, stop)`.
 
-        A place is a global position in the order before records are balanced by cost.
+        A place is a global position (counted over all shards) in the order before records are balanced by cost.
         """
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places `int64[n]` of n local positions.
+        """Return the places `int64[n]` at n local positions of this shard.
 
-        A place is a global position in the order before records are balanced by cost. A later local
+        A place is a global position (counted over all shards) in the order before records are balanced by cost. A later
+        local
         position has a higher place, except after a run on another number of shards.
         """
         if self.plans_batches:
@@ -187,7 +188,7 @@ class Leaf:
         return int(self.positions(local, local + 1)[0])
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record keys `int64[n]` at global positions.
+        """Return the record keys `int64[n]` at n global positions (counted over all shards).
 
         Raises:
             RecordKeyError: the sampler returned a key that the source does not have.
@@ -232,7 +233,7 @@ class Leaf:
         return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return how many records of each part of a mix come before a local position, counted over all shards.
+        """Return how many records of each part of a mix come before a position of this shard, counted over all shards.
 
         Raises:
             AttributeError: the source is not a mix.

@@ -118,7 +118,7 @@ class ReshardHistory:
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions at indices, which count only positions that are not yet read, from 0."""
+        """Return the global positions (over all shards) at indices that count only positions not yet read, from 0."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices

@@ -189,7 +189,7 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """Return a join that mixes the current inputs as in an earlier run.
+    """Return a join that mixes the current input streams as in an earlier run.
 
     Args:
         join: the current join of the streams.

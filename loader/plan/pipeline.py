@@ -81,7 +81,7 @@ class Pipeline:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations of all stages, in the order of their indices."""
+        """All operations of the pipeline, in the order of their indices."""
         return tuple(chain.from_iterable(stage.operations for stage in self.stages))
 
     @property
@@ -90,7 +90,7 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which a stage's rows come; after a join, the first of them."""
+        """Return the leaf (source with its sampler) from which rows of a stage (operations) come; of joined ones, the first."""
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -125,12 +125,12 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf (source with its sampler) and the global position of a tag, which `tags_of` has made."""
+        """Return the leaf (source with its sampler) and the global position for which a tag (number from `tags_of`) stands."""
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a tag for each global position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
+        """Return a tag for each position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
 
         If there are several leaves (sources with their samplers), a tag is `position * count + leaf`; if there is one,
         it is
@@ -138,7 +138,7 @@ class Pipeline:
 
         Args:
             leaf: index into `every_leaf`.
-            positions: global positions, `int64[n]`.
+            positions: global positions (counted over all shards), `int64[n]`.
         """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
@@ -160,24 +160,24 @@ class Pipeline:
 
         Args:
             part: section of the pipeline, whose stages are looked at.
-            cursor: place in the stream of this section.
+            cursor: the place in the stream of this section.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Return True if the rows of a stage (operations that run in one task) come from a join, maybe through other stages."""
+        """Return True if rows of a stage (operations that run in one task) come from joined streams (mix, zip and so on)."""
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join from which the rows of a stage (operations that run in one task) come, maybe through other stages."""
+        """Return the join (mix, zip and others) from which the rows of a stage (operations in one task) come."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a join may read a leaf (a source with its sampler) several times from its start, as repeat does."""
+        """Return True if a leaf (a source with its sampler) may be read several times from its start, as by repeat."""
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 

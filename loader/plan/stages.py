@@ -108,7 +108,11 @@ class Stage:
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Return how many inputs of the stage make one input of the operation with index `number`."""
+        """Return how many inputs of the stage (operations that run in one task) make one input of one of its operations.
+
+        Args:
+            number: index of the operation in the pipeline.
+        """
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
@@ -199,7 +203,7 @@ def column_span_length(unit: int, row_bytes: int) -> int:
 
 
 class Span(NamedTuple):
-    """Consecutive local positions `[start, stop)`.
+    """Consecutive local positions (of one shard), `[start, stop)`.
 
     Attributes:
         start: first position.
@@ -211,12 +215,12 @@ class Span(NamedTuple):
 
 
 def parts_of(span: Span, unit: int) -> list[Span]:
-    """Divide a span into at most 32 (`MAX_PARTS`) spans of about equal length, each the inputs of whole outputs.
+    """Divide a range of positions into at most 32 (`MAX_PARTS`) ranges of about equal length, each of whole outputs.
 
     The inputs of a single output are not divided.
 
     Args:
-        span: the span.
+        span: the range.
         unit: number of positions for one output.
 
     >>> parts_of(Span(0, 8), 4)

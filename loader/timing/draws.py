@@ -29,7 +29,11 @@ class DrawWatch:
         """Return a function that calls `step`, and compares the generators' states before and after it.
 
         A change before the call is attributed to the operation before it, a change during the call to
-        the operation at index `place` of the stage.
+        the operation itself.
+
+        Args:
+            step: function that processes an element with the operation.
+            place: index of the operation in its stage (operations that run in one task).
         """
 
         def watched(element: Element) -> None:

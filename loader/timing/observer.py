@@ -98,11 +98,11 @@ class Ledger:
         self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
-        """Write the row of a task, in place of the oldest row.
+        """Write the times of a task, in place of those of the oldest task.
 
         Args:
-            block: number of the block (the rows of the task).
-            stage: index of the stage.
+            block: number of its block (the rows of the task).
+            stage: index of its stage (the operations that it ran).
             start: first position; for a task about rows, 0.
             stop: end of the positions; for a task about rows, the number of rows.
             times: times that the worker measured.
@@ -193,7 +193,7 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Copy the number of workers and the shared memory from the observer of an earlier run; return this observer."""
+        """Copy the number of workers and the shared memory from the counts of an earlier run; return this object."""
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 

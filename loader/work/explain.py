@@ -57,29 +57,29 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Return a text that says where a record is, for messages: its key, its global position, and its file if known.
+    """Return a text that says where a record is, for messages: its key, its position, and its file if known.
 
     Args:
         leaf: the source with its sampler.
-        position: the global position.
+        position: position of the record, counted over all shards.
     """
     name = f" of {leaf.name}" if leaf.name else ""
     return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Return a text that says where a batch began, if its first record is of another dataset than the record at fault; else "".
+    """Return a text that says where a batch began, if its first record is of another dataset than the one at fault; else "".
 
     Args:
-        at_fault: source (with its sampler) and global position of the record that does not
-            fit into the batch.
-        first: source and global position of the first record of the batch.
+        at_fault: source (with its sampler) and position of the record that does not fit into the batch. Positions are
+            counted over all shards.
+        first: source and position of the first record of the batch.
     """
     return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in a batch that began {place(*first)}"
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that identifies the dataset of the record at a global position.
+    """Return a value that identifies the dataset of the record at a position, which is counted over all shards.
 
     It is `(name,)`, or `(name, part name)` for a mix.
     """
@@ -132,7 +132,7 @@ def forget(error: BaseException | None) -> None:
 
 
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that a task works on; [] for rows of a join, whose records are unknown.
+    """Return the keys of the records that a task works on; [] for rows of joined streams, whose records are unknown.
 
     Args:
         task: the task.
@@ -156,7 +156,7 @@ def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """Return the keys of a source's records at global positions, as the user knows them.
+    """Return the keys of a source's records at positions (counted over all shards), as the user knows them.
 
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
     """
@@ -227,7 +227,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return the file of the record at a global position, and the record's index in it, as text for messages.
+    """Return the file of the record at a position, and the record's index in the file, as text for messages.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """

@@ -58,7 +58,7 @@ class KeyBlocks:
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the record keys `int64[stop - start]` at local positions `[start, stop)`.
+        """Return the record keys `int64[stop - start]` at this shard's positions `[start, stop)`.
 
         Raises:
             RecordKeyError: the source does not have a key that the sampler returned.

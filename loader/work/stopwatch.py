@@ -176,9 +176,13 @@ class OperationClock:
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
-        """Return a function that calls `step`, and counts the time of the call for the operation at index `place` of the stage.
+        """Return a function that calls `step`, and counts the time of the call for one operation.
 
         The time before the call is counted for the operation before it.
+
+        Args:
+            step: function that processes an element with the operation.
+            place: index of the operation in its stage (operations that run in one task).
         """
         seconds, before = self._seconds, place - 1 if place else -1
         slowest = self._noting if 0 <= before < self._single else None

@@ -39,7 +39,7 @@ class Units(ABC):
         """Set the objects that count the elements. Called before the first element is made.
 
         Args:
-            sums: sums of the stage. Each element without a report is added to them.
+            sums: sums over all tasks of these operations. Each element without a report is added to them.
             note: function that is called instead for an element with a report: a block (the rows of one
                 task) with a failure, times or warnings. Its arguments are the task of this element alone,
                 and the block.
@@ -123,7 +123,7 @@ class RowOrigins:
 
         Args:
             inputs: index, in the task, of the input of each row.
-            positions: global positions of all inputs of the task.
+            positions: positions of all inputs of the task, counted over all shards.
         """
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
@@ -233,7 +233,7 @@ class Block:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the block from it."""
+        """The fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the object from it."""
         return _IN_HEADER(self)
 
     @property

@@ -110,7 +110,7 @@ class Worker:
         return chain
 
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
-        """Run a task and return its block. A failure is stored in the block, after the rows made before it.
+        """Run a task and return a block with its rows. A failure is stored in the block, after the rows made before it.
 
         `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read in
         advance.
@@ -133,11 +133,15 @@ class Worker:
         return ColumnUnits(self, chain, task, gathering, note_units)
 
     def count_untimed(self, stage: int, most: int) -> int:
-        """Return how many of the stage's next tasks, at most `most`, the caller may make itself.
+        """Return how many of the next tasks of a stage (operations that run in one task) the caller may make itself.
 
         These tasks are neither timed nor watched for draws from global random generators. They count as
         made: a second call returns only later tasks. The result is 0 if the next task is timed or
         watched, or if random generators are seeded for each element.
+
+        Args:
+            stage: index of the stage.
+            most: largest result.
         """
         torch_is_new = not self._torch.seen and "torch" in sys.modules
         if stage in self._unwatched or self._seeds_globals or torch_is_new:
@@ -199,7 +203,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """If a task has imported torch, run it a second time with torch's generator seeded; else return its block."""
+        """If a task has imported torch, run it a second time with torch's generator seeded; else return its result, `block`."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block

@@ -130,7 +130,7 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """Return the record keys at `count` consecutive local positions from `start` on; near the end, at the last positions."""
+    """Return the record keys at `count` consecutive positions of this shard from `start` on; near the end, at the last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 

@@ -246,7 +246,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield (local position, global position, key) of wanted records at the local positions `[start, stop)` of a source."""
+    """Yield (position of this shard, position over all shards, key) of wanted records at positions `[start, stop)`."""
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

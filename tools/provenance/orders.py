@@ -197,7 +197,7 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return how many rows of the pipeline's last join make one element; None without a join, or if operations decide it."""
+    """Return how many rows of the last join (mix, zip and others) make one element; None if there is none or it varies."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

@@ -204,7 +204,7 @@ class SlabRows:
         return decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows in encoded form, for another worker. The slabs are sent with the message."""
+        """Pickle the rows in encoded form, for another worker. The memory of their arrays is sent with the message."""
         return tuple, (self.encoded,)
 
 

@@ -218,7 +218,7 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Text that says how the last zygote ended, as the rest of the sentence "the process that makes the workers …"."""
+        """Text that says how the last process that makes workers ended: the rest of a sentence that begins with its name."""
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
@@ -257,10 +257,10 @@ def description(status: int) -> str:
 
 
 def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
-    """Start a Python interpreter for a zygote or a worker, and return its process id. The caller has to wait for its end.
+    """Start a Python interpreter for a zygote (the process that makes workers) or a worker, and return its process id.
 
-    The working directory is not on its module path. SIGINT is blocked until `main` ignores it,
-    because Ctrl-C is meant for the user's process.
+    The caller has to wait for its end. The working directory is not on its module path. SIGINT is blocked until `main`
+    ignores it, because Ctrl-C is meant for the user's process.
 
     Args:
         arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.

@@ -369,7 +369,7 @@ def run_and_exit(work: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run as the zygote; or, if the first argument is "worker", as a worker in a fresh interpreter."""
+    """Run this process as the zygote, which makes workers; or, if the first argument is "worker", as a worker."""
     what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -101,7 +101,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """For each window of an epoch, the number of steps before it; a last entry is the number of steps of the epoch."""
+        """For each window (records whose batches are planned together) of an epoch, the steps before it; last, all steps."""
         return self.windows.steps_on(self._shards).before
 
     @property
@@ -184,7 +184,7 @@ class BudgetOrder(VectorSampler):
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
-        """Return how many steps, from the start of the order, come before the window with this number."""
+        """Return how many steps of this order come before a window (records whose batches are planned together)."""
         epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
         return epochs * self.steps_per_epoch + int(self._before[inner])
 

@@ -53,7 +53,7 @@ class Plans:
     order_seed: int
 
     def at(self, window: int) -> BudgetWindows:
-        """Return the plan that applies to the window with this number, counted over all epochs."""
+        """Return the plan that applies to a window (records whose batches are planned together), counted over all epochs."""
         return next((plan.windows for plan in self.former if window < plan.until), self.last)
 
     @cached_property
@@ -70,7 +70,7 @@ class Plans:
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def batch_keys(self, keys: Ints) -> BatchKey:
-        """Split keys `int64[n]` into the window, index of the first record, number of records, and shape of each batch."""
+        """Split keys `int64[n]` of planned batches into their fields: window, first record, number of records, and shape."""
         slots, rows, shapes = self.radix
         rest, shape = np.divmod(keys, shapes)
         rest, count = np.divmod(rest, rows)

@@ -119,7 +119,7 @@ class SkippedSteps:
         return without(self.steps, self.absorbed)
 
     def position_of(self, step: int, at: tuple[int, int], unit: int) -> int:
-        """Return the local position at which a step begins.
+        """Return the local position (of this shard) at which a step begins.
 
         Args:
             step: number of the step. It must not be an absorbed one, i.e. a skipped step without positions.
@@ -130,7 +130,7 @@ class SkippedSteps:
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the ranges of local positions of the skipped steps from a known step on.
+        """Return the ranges of local positions (of this shard) of the skipped steps from a known step on.
 
         Args:
             at: local position and number of the known step.

@@ -102,7 +102,7 @@ class StepChain:
         self.functions = plain_at_front(self._stage.operations[1:])
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Process the records of a task; return a block with the rows, or with the rows before a failure and the failure.
+        """Process the records of a task; return a block (rows) with the results, or with the results before a failure.
 
         Args:
             span: the task, on consecutive positions.
@@ -124,7 +124,7 @@ class StepChain:
             made: list to which the element is appended.
 
         Returns:
-            None, or a block with the failure.
+            None; or, if that failed, a block (the rows of a task) with the failure.
         """
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
@@ -188,7 +188,7 @@ class StepChain:
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the global position of each row of a task; for a row of a join, its index in the join, over all shards."""
+        """Return the position of each row of a task, counted over all shards; for joined streams, the row's index there."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
@@ -230,7 +230,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._block()
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Process inputs with all operations. Return None, or a block with the failure (`read_failure`, if there is one)."""
+        """Process inputs with all operations. Return None, or a block (rows) with the failure, which may be `read_failure`."""
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -309,7 +309,7 @@ class StepChain:
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Process all inputs in one call; put the results into the memory of batches, or into the rows of the block.
+        """Process all inputs in one call; put the results into the memory of batches, or into the list of rows.
 
         An operation's error is raised.
         """
@@ -363,7 +363,7 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block with a failure, and the rows made before it, also rows of the failing inputs.
+        """Return a block (rows of the task) with a failure, and all rows made before it, also by the failing inputs.
 
         Args:
             error: the failure.

@@ -37,7 +37,7 @@ class FaultFinder:
     positions_per_input: int = 1
 
     def keys(self, inputs: Inputs | None) -> list[Any]:
-        """Return the keys of the records that fail together (a batch, or a single record); [] for rows of a join."""
+        """Return the keys of the records that fail together (a batch, or a single record); [] for rows of joined streams."""
         if inputs is None or self._has_joined_rows():
             return []
         first, index = self._at_fault(inputs)
@@ -85,7 +85,7 @@ class FaultFinder:
         return max(self.stage.inputs_of(number) // self.positions_per_input, 1)
 
     def _has_joined_rows(self) -> bool:
-        """Return True if the inputs are rows that other stages made of a join's rows, so their records are unknown."""
+        """Return True if the inputs were made, by other operations, of rows of joined streams, so their records are unknown."""
         return self.pipeline.is_below_join(self.stage) and not self.stage.on_join
 
     def _row_of_join(self, tag: int) -> str:

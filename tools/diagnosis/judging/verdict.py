@@ -257,7 +257,7 @@ LOCKED = 2.5e-3
 
 @dataclass(frozen=True)
 class Finding:
-    """What the user of a loop waits for.
+    """Result of a diagnosis: what the user of a loop waits for.
 
     Attributes:
         kind: see `Kind`.
