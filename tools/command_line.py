@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     for words, command in _COMMANDS.items():
         group, _, name = words.rpartition(" ")
         if group and of_checkpoints is None:
-            room = tools.add_parser(group, help="inspect PATH, or diff ONE TWO: what checkpoints say")
+            room = tools.add_parser(group, help="inspect PATH: print checkpoints; diff ONE TWO: compare two")
             of_checkpoints = room.add_subparsers(title="commands", dest="action", required=True)
         form = argparse.RawDescriptionHelpFormatter
         help_, run, options, epilog = command
@@ -147,144 +147,174 @@ def _number(flag: str, help: str, what: str = "seconds, such as 0.05", **setting
 _WITH_MORE = ("bench", "convert", "diff", "find", "plan", "report", "trace")
 """Commands that accept arguments of another program after two dashes."""
 
-_JSON = _option("--json", action="store_true", help="print JSON")
-_NUMBERS = _option("--json", action="store_true", help="print the numbers for other programs")
-_PROGRAM = _option("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
-_SECONDS = _number("--seconds", "to measure for at most (default 60)", default=60.0)
-_RUN: dict[str, Any] = {"action": "store_true", "dest": "runs"}
+_JSON = _option("--json", action="store_true", help="print the result as JSON")
+_NUMBERS = _option("--json", action="store_true", help="print the numbers as JSON, for other programs")
+_OF_PROGRAM = "PROGRAM.py, or PROGRAM.py:name, the name of a loader in it or of a function that returns one"
+_PROGRAM = _option("program", help=_OF_PROGRAM)
+_SECONDS = _number("--seconds", "seconds to measure for at most (default 60)", default=60.0)
+_RUN = _option(
+    "--run",
+    action="store_true",
+    dest="runs",
+    help="run a program as python PROGRAM.py would, and stop at its first loop over a loader",
+)
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 """Mark for arguments that are files, so that shells complete file names; equal to `shtab.FILE`."""
 _OPTIONS: dict[str, Any] = {"action": "append", "default": []}
 _EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (
-    "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; default: by the names of the "
-    "files"
+    "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; default: found from "
+    "the file names"
 )
 
 _COMMANDS = {
     "demo": _command(
-        "train digits, kill workers and training, resume, and see that no bit differs", "demo.demo:run_demo"
+        "train on digits, kill workers and the training, resume, and check that no bit of the result differs",
+        "demo.demo:run_demo",
     ),
     "bench": _command(
-        "PROGRAM.py[:name]: say what the steps of a program wait for",
+        "PROGRAM.py[:name]: find what the steps of a training program wait for",
         "bench:bench",
         _PROGRAM,
-        _count("--steps", 3, "to measure (default 100)", default=100),
+        _count("--steps", 3, "number of steps to measure (default 100)", default=100),
         _SECONDS,
-        _number("--step-seconds", "what a step takes, where the program makes none itself", metavar="S"),
+        _number(
+            "--step-seconds", "seconds that a training step takes, for a program that only makes a loader", metavar="S"
+        ),
         _NUMBERS,
-        _option("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser"),
-        _option("--timeline", type=Path, metavar="FILE", help="write a timeline, for ui.perfetto.dev"),
-        _option("--show-output", action="store_true", help="let through what the program prints"),
+        _option("--html", type=Path, metavar="FILE", help="write a page with charts, for a browser"),
+        _option("--timeline", type=Path, metavar="FILE", help="write a timeline that ui.perfetto.dev can show"),
+        _option("--show-output", action="store_true", help="show what the program prints"),
         epilog="""examples:
-  headrace bench train.py                        run the program, with its own step, and see what that waits for
-  headrace bench train.py -- --data /data        with arguments of the program
-  headrace bench train.py --html report.html     with a page of pictures
+  headrace bench train.py                        run the program, and see what its training steps wait for
+  headrace bench train.py -- --data /data        the same, for a program with arguments
+  headrace bench train.py --html report.html     the same, and write a page with charts
   headrace bench train.py:loader                 take batches as fast as they come
   headrace bench train.py:make_loader --step-seconds 0.05""",
     ),
     "plan": _command(
-        "PROGRAM.py[:name] --step-seconds S: how many workers and nodes hide its work",
+        "PROGRAM.py[:name] --step-seconds S: how many workers and nodes make batches as fast as steps use them",
         "plan:plan",
         _PROGRAM,
-        _number("--step-seconds", "what a step on the accelerator takes", required=True, metavar="S"),
-        _count("--cores", 1, "of this machine, for workers; default: all but one"),
-        _count("--cores-per-node", 1, "of a node of a cluster (default 16)", default=16),
+        _number("--step-seconds", "seconds that a step on the accelerator takes", required=True, metavar="S"),
+        _count("--cores", 1, "cores of this machine for workers; default: all but one"),
+        _count("--cores-per-node", 1, "cores of each node of a cluster (default 16)", default=16),
         _number(
-            "--bandwidth", "of the network, in Gbit/s (default 10)", "Gbit/s, such as 10", default=10.0, metavar="GBIT"
+            "--bandwidth",
+            "speed of the network, in Gbit/s (default 10)",
+            "Gbit/s, such as 10",
+            default=10.0,
+            metavar="GBIT",
         ),
-        _count("--steps", 3, "batches to measure (default 20)", default=20),
+        _count("--steps", 3, "number of batches to measure (default 20)", default=20),
         _SECONDS,
         _NUMBERS,
     ),
     "convert": _command(
-        "SOURCE TARGET: make files that can be read at random",
+        "SOURCE TARGET: convert data to files whose records can be read in any order",
         "conversions:convert_files",
         _option("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset"),
         _option("target", help="the folder to write to"),
         _option("--to", choices=["array_record", "bytes", "parquet", "tokens"], default="array_record"),
         _option("--from", dest="source_format", metavar="FORMAT", help=_FORMATS),
-        _option("--split", help="of a TFDS or Hugging Face dataset"),
-        _option("--shards", type=int, metavar="N", help="so many files; default one for each input file"),
-        _option("--workers", type=int, metavar="N", help="processes; default one for each core"),
-        _option("--on-error", choices=["fail", "skip"], default="fail", help="skip: leave damaged records out"),
-        _option("--decode", choices=["bytes", "example", "json"], help="what records of bytes are"),
+        _option("--split", help="split of a TFDS or Hugging Face dataset, such as train"),
+        _option("--shards", type=int, metavar="N", help="number of files to write; default: one for each input file"),
+        _option("--workers", type=int, metavar="N", help="number of processes; default: one for each core"),
+        _option("--on-error", choices=["fail", "skip"], default="fail", help="skip: leave out damaged records"),
+        _option("--decode", choices=["bytes", "example", "json"], help="how to decode records that are bytes"),
         _option(
             "--encode",
             choices=["example", "json"],
-            help="how other records become bytes, for --to array_record and bytes",
+            help="how to turn other records into bytes, for --to array_record and --to bytes",
         ),
-        _option("--tokenizer", metavar="FILE", help="of the library tokenizers, for --to tokens"),
-        _option("--column", metavar="NAME", help="of the text, for --to tokens"),
-        _option("--option", **_OPTIONS, metavar="NAME=VALUE", help="of the writer, such as group_size=4; many times"),
-        _option("--max-expansion", **_EXPANSION, help="how many times its size a compressed file may unpack to"),
+        _option("--tokenizer", metavar="FILE", help="tokenizer file of the library tokenizers, for --to tokens"),
+        _option("--column", metavar="NAME", help="column or field that has the text, for --to tokens"),
         _option(
-            "--omit", metavar="FILE", help="of the keys of records that are not to be written, one a line, or .npy"
+            "--option",
+            **_OPTIONS,
+            metavar="NAME=VALUE",
+            help="option of the writer, such as group_size=4; may be repeated",
         ),
         _option(
-            "--lengths", metavar="FIELD", help="keep the lengths of a field beside the files; bytes: of whole records"
+            "--max-expansion",
+            **_EXPANSION,
+            help="largest size of an unpacked file, as a multiple of its compressed size",
         ),
-        _option("--runner", help="of Apache Beam, whose options come last, after --"),
+        _option(
+            "--omit",
+            metavar="FILE",
+            help="keys of records to leave out: a text file with one key on each line, or .npy",
+        ),
+        _option(
+            "--lengths", metavar="FIELD", help="also write the lengths of this field's values; bytes: of whole records"
+        ),
+        _option("--runner", help="runner of Apache Beam that does the work; give Beam's own options last, after --"),
         epilog="""examples:
-  headrace convert 'data/train.tfrecord*' out                        a file of ArrayRecord for each file, of its name
+  headrace convert 'data/train.tfrecord*' out                        write an ArrayRecord file for each file
   headrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
   headrace convert data out --from csv --to parquet --shards 16
   headrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
-A conversion that was stopped goes on when it is run again.""",
+A conversion that was stopped continues when the same command is run again.""",
     ),
     "verify": _command(
-        "TARGET: hold converted files against their manifest.json",
+        "TARGET: check converted files against their manifest.json",
         "conversions:verify_files",
-        _option("target", help="a folder that convert wrote to"),
+        _option("target", help="a folder that headrace convert has written"),
     ),
     "trace": _command(
-        "[CHECKPOINT] PROGRAM.py[:name]: which records, of which files, were in a step",
+        "[CHECKPOINT] PROGRAM.py[:name]: print the records of a step's batch, with their files",
         "provenance.commands:print_trace",
-        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning"),
-        _option("program", help="a file of Python, maybe with the name of a loader or of what makes one"),
-        _count("--step", 0, "the number of the batch, from 0", required=True),
-        _count("--shards", 1, "so many go on from the checkpoint; default: as many"),
-        _option("--epochs", action="store_true", help="steps are those of loader.epochs()"),
-        _option("--no-strict", action="store_true", help="go on with a program other than the checkpoint's"),
-        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
+        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: the beginning of a run"),
+        _PROGRAM,
+        _count("--step", 0, "number of the step, counted from 0", required=True),
+        _count("--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"),
+        _option("--epochs", action="store_true", help="the training loop is over loader.epochs()"),
+        _option(
+            "--no-strict",
+            action="store_true",
+            help="accept a program that differs from the one that saved the checkpoint",
+        ),
+        _RUN,
         _JSON,
         epilog="""examples:
   headrace trace checkpoints/1200/loader train.py --step 1234
-  headrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
-  headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
-  headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()""",
+  headrace trace train.py:make_loader --step 1000000000 --json          without a checkpoint
+  headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 shards resume
+  headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      a loader inside main()""",
     ),
     "find": _command(
-        "[CHECKPOINT] PROGRAM.py[:name] --omitted: that no record that is left out was read, or will be, since a step",
+        "[CHECKPOINT] PROGRAM.py[:name] --omitted: check that no omitted record was or will be read since a step",
         "provenance.commands:print_omitted",
-        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning"),
-        _option("program", help="a file of Python, maybe with the name of a loader or of what makes one"),
-        _option("--omitted", action="store_true", required=True, help="look for records that are left out"),
+        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: the beginning of a run"),
+        _PROGRAM,
+        _option("--omitted", action="store_true", required=True, help="look for omitted records"),
+        _option("--keys", metavar="FILE", help="file with the keys to look for; default: those that the program omits"),
+        _count("--since", 0, "number of the first step to check (default 0)", default=0),
+        _count("--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"),
         _option(
-            "--keys", metavar="FILE", help="of keys that are looked for; default: those that the program leaves out"
+            "--no-strict",
+            action="store_true",
+            help="accept a program that differs from the one that saved the checkpoint",
         ),
-        _count("--since", 0, "the number of the first batch (default 0)", default=0),
-        _count("--shards", 1, "so many go on from the checkpoint; default: as many"),
-        _option("--no-strict", action="store_true", help="go on with a program other than the checkpoint's"),
-        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
+        _RUN,
         _JSON,
-        epilog="the status is 1 if one is read",
+        epilog="The exit status is 1 if such a record was or will be read.",
     ),
     "report": _command(
-        "[PROGRAM.py[:name]]: what to send with a report of a fault: versions, platform, the pipeline; no data, no paths",
+        "[PROGRAM.py[:name]]: print what a bug report needs: versions, platform and pipeline; no data, no paths",
         "report:print_report",
-        _option("program", nargs="?", help="a file of Python, maybe with the name of a loader or of what makes one"),
-        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
+        _option("program", nargs="?", help=_OF_PROGRAM),
+        _RUN,
     ),
     "diff": _command(
-        "ONE TWO, programs or checkpoints: the first step at which they differ, and why; the status is 1 if they do",
+        "ONE TWO: find the first step at which two programs or checkpoints differ; the exit status is 1 if they do",
         "provenance.commands:print_diff",
-        *(_option(name, help="PROGRAM.py[:name], or a state file or a folder of these") for name in ("one", "two")),
-        _option("--run", **_RUN, help="run programs as a shell would, up to their first loop"),
+        *(_option(name, help="PROGRAM.py[:name], a state file, or a folder of state files") for name in ("one", "two")),
+        _RUN,
         _JSON,
     ),
     "completion": _command(
-        "SHELL: print what completes commands, options and files in a shell",
+        "SHELL: print a script with which a shell completes commands, options and file names",
         "completion:print_script",
         _option("shell", choices=["bash", "zsh", "tcsh"]),
         epilog="""examples:
@@ -292,15 +322,18 @@ A conversion that was stopped goes on when it is run again.""",
   headrace completion zsh > ~/.zfunc/_headrace        with fpath+=~/.zfunc before compinit""",
     ),
     "checkpoint inspect": _command(
-        "print the checkpoints under a path, in words",
+        "PATH: print the checkpoints under a path in words",
         "checkpoints:inspect",
-        _option("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some"),
+        _option("path", type=Path, help="a file process_<i>-of-<n>.json, or a folder with such files"),
         _JSON,
     ),
     "checkpoint diff": _command(
-        "print what two checkpoints differ in; the exit status is 1 if they do",
+        "ONE TWO: print the differences of two checkpoints; the exit status is 1 if there are any",
         "checkpoints:print_differences",
-        *(_option(name, type=Path, help="as for inspect") for name in ("one", "two")),
+        *(
+            _option(name, type=Path, help="a file process_<i>-of-<n>.json, or a folder with such files")
+            for name in ("one", "two")
+        ),
         _JSON,
     ),
 }
