@@ -174,7 +174,7 @@ class Resumable:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as a dict of plain JSON values, the method that PyTorch's tools call."""
+        """Return the state as a dict of plain JSON values. PyTorch's loaders and checkpoints call this method."""
         state = self.get_state()
         return state if isinstance(state, dict) else dict(json.loads(state))
 
