@@ -179,7 +179,7 @@ REASONS = {
     "shorter": "fewer than these shards have passed",
     "one shard": "shards do not say at which steps the other shards were",
     "records inside a window": "saved inside a window of a Pack",
-    "late record": "is omitted now, but it is in a window that was begun",
+    "late record": "is omitted now, but it is in a window that was only partly delivered",
     "a mix of streams after an omission": "records were appended or omitted earlier in the run",
     "a second omission": "were read with another omit= than now",
     "draws otherwise": "would draw other numbers",
@@ -196,7 +196,7 @@ REASONS = {
     "live, and not aligned": "in which each step has the same number of records",
     "live, and grows": "does not work for a mix whose parts grow during the run",
     "live, and joined or planned": "does not work for",
-    "live, and left by other shards": "its records were left by a run on another number of shards",
+    "live, and left by other shards": "its records are the rest of a run on another number of shards",
     "live, after the end": "is after the end of the stream",
 }
 """What may be refused, and words of the message."""
