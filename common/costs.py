@@ -24,7 +24,7 @@ Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
 
 @dataclass(frozen=True)
 class AttentionCost:
-    """Cost function of a sequence of length L: `a·L + b·L²`.
+    """Cost function: for a sequence of length L, the cost is `a·L + b·L²`.
 
     Attributes:
         a: cost of one token, for layers that process each token alone.

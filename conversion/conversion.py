@@ -15,6 +15,7 @@ from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
+from ..sources.growing.conversion_folder import WORKPLACE
 from ..sources.omission.keys import Omit
 from ..sources.protocol import SourceLike
 from .inputs.without import WithoutRecords
@@ -179,7 +180,7 @@ def convert(
 
 @contextmanager
 def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
-    """On ConversionError or MissingExtraError within the block, remove the traces of the conversion if it wrote no file."""
+    """Context manager: on ConversionError or MissingExtraError, undo a conversion that wrote no file."""
     try:
         yield
     except (ConversionError, MissingExtraError):
@@ -251,8 +252,9 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
     shards = [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
     if foreign:
         raise ConversionError(
-            f"{shorten(target.path)} contains the plan of a conversion of {first_few(foreign)}, but the "
-            "source has no such files. Remove the plan, or pass another target."
+            f"{shorten(target.path)} contains an unfinished conversion of {first_few(foreign)}, but the "
+            f"source does not have these files. Remove the folder {shorten(target.place(WORKPLACE))}, or pass "
+            "another target."
         )
     return shards
 
@@ -298,7 +300,7 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
     if different:
         raise ConversionError(
             f"{shorten(target.path)} contains another conversion, which differs in: {', '.join(different)}. "
-            "Remove it, or pass another target."
+            "Remove this folder, or pass another target."
         )
 
 

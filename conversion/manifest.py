@@ -72,8 +72,8 @@ class Manifest:
         """
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(
-                f"it must have kind {KIND!r} and version {VERSION!r}, which this headrace reads, but it "
-                f"has kind {values['kind']!r}, version {values['version']!r}"
+                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this release of headrace "
+                f"reads, but it has the kind {values['kind']!r} and the version {values['version']!r}"
             )
         shards = tuple(map(Receipt.from_json, values["shards"]))
         return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))
@@ -124,10 +124,10 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     if manifest is None:
         plan = folder.plan()
         raise ConversionError(
-            f"{shorten(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
+            f"{shorten(folder.path)} has no {MANIFEST}. Pass a folder that `headrace convert` wrote."
             if plan is None
             else f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} "
-            "shards are whole; run it again to go on."
+            "shards are complete. Run the same conversion again to write the others."
         )
     files = [file for shard in manifest.shards for file in shard.files]
     wrong = [text for text in of_each(partial(_difference, folder), files) if text]

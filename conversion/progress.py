@@ -36,7 +36,7 @@ class ConversionProgress:
             self._bar = tqdm(total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
 
     def advance(self, records: int, weight: float) -> None:
-        """Add a number of records that were written, and a size of input that was read, in `unit`s."""
+        """Show more progress: `records` were written, and input of the size `weight`, in `unit`s, was read."""
         self._records += records
         self._weight += weight
         now = time.monotonic()

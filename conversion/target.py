@@ -105,7 +105,7 @@ class Target(ABC):
         self.clean()
 
     def place(self, name: str) -> str:
-        """Return the path or URL of a file."""
+        """Return the path or URL of the file with this name in the target."""
         return os.path.join(self.path, name)
 
     def size(self, name: str) -> int:
@@ -151,12 +151,12 @@ class Target(ABC):
         return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Return, by the names of the shards, the receipts whose files exist with the right sizes."""
+        """Return those of the receipts whose files exist with the stated sizes, in a dict by the name of the shard."""
         found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Return which of some names exist as files."""
+        """Return those of the names that exist as files in the target."""
         return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:

@@ -118,7 +118,7 @@ class ReaderPool(Generic[ReaderT]):
 
 
 class _Table:
-    """Open readers of several pools by `Place`, the least recently used first."""
+    """Table of the open readers of several pools, by pool and file, the least recently used first."""
 
     loans: OrderedDict[Place, _Loan[Any]]
 

@@ -73,7 +73,8 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
             budget = int(text)
         except ValueError:
             raise ValueError(
-                f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Pass a number of bytes."
+                f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Set this environment variable to "
+                "a number of bytes."
             ) from None
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")

@@ -58,7 +58,7 @@ class Index:
 
 @dataclass(frozen=True)
 class FoundRecords:
-    """Records that were found by reading a file, before they become an `Index`."""
+    """Result of searching a file for its records, from which an `Index` is made."""
 
     count: int
     arrays: Arrays
@@ -67,7 +67,7 @@ class FoundRecords:
 
 @dataclass(frozen=True)
 class IndexKind:
-    """File format that has an index."""
+    """Description of the indices of one file format: how records are found, and which arrays an index has."""
 
     name: str
     """Name of the format. It changes whenever the meaning of the result of `find` changes."""
@@ -91,7 +91,7 @@ def index_of(
 
     Args:
         path: path or URL of the file.
-        kind: format of the file.
+        kind: description of the indices of the file's format.
         folder: folder for indices. None (default): beside the file, or in the user's cache folder.
         storage_options: how a remote file is reached.
         stamp: expected version of the file. None (default): any version.

@@ -191,7 +191,7 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link 
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Yield the headers, and an error where no header is intact. After each header, the caller reads or skips the content."""
+    """Yield the headers of a tar file, and an error where none is intact. The caller must read or skip each content."""
     lost = False
     end: int | None = None
     while True:
@@ -248,7 +248,7 @@ _DIGITS = 40
 
 
 class _Extended:
-    """Metadata members (pax headers, and GNU's long names), which describe the next member or all following ones."""
+    """Metadata in a tar file (pax headers, GNU's long names), which describes the next member or all following ones."""
 
     def __init__(self, name: str) -> None:
         self._file = name
@@ -278,7 +278,7 @@ class _Extended:
                 self._failure = error
 
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
-        """Return `(name, size)` of the next member, or its link, or the error that makes it unreadable. Drop its metadata."""
+        """Return `(name, size)`, link or error of a member, from its header and its metadata. Drop the metadata."""
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure

@@ -95,7 +95,7 @@ def _content_of(path: str, storage_options: StorageOptionsLike) -> bytes | None:
 def _of_dali(content: bytes) -> Iterator[Member]:
     version, *lines = content.decode().split("\n")
     if version.split() != ["v1.2", str(sum(map(bool, lines)))]:
-        raise ValueError("the index must have version v1.2 and one line for each member")
+        raise ValueError("the index must begin with v1.2 and the number of its other lines")
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
@@ -112,7 +112,7 @@ def _of_json(content: bytes) -> Iterator[Member]:
 
 
 def _fit(file: OpenFile, members: list[Member]) -> bool:
-    """Return True if some headers, and the end of the file, are where the members' places say."""
+    """Return True if some headers, and the end mark of the file, are found where the list of members says."""
     last = members[-1]
     end = last.offset + last.size + -last.size % BLOCK
     if members[0].offset < BLOCK or end > file.size or any(member.size < 0 for member in members):

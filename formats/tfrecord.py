@@ -116,7 +116,7 @@ def read_records(
 
 
 class _Window:
-    """Part of a stream that is in memory."""
+    """Part of a stream that was read into memory, and a position in it."""
 
     buffer: bytes
     start: int
@@ -167,7 +167,7 @@ class _Window:
 
 
 class RecordTable(NamedTuple):
-    """Places of a file's records."""
+    """Offsets and checksums of the records of a TFRecord file."""
 
     offsets: npt.NDArray[np.int64]
     """Offsets of frames, `int64[records + 1]`. The last one is the end of the file."""

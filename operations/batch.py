@@ -69,7 +69,7 @@ class Batch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """Number of elements in a batch."""
+        """Number of elements that are combined into a batch."""
         return self.batch_size
 
     @property
@@ -161,7 +161,10 @@ class BatchStep:
             self._copy()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Add all elements of an iterator. Only the place in the context is used, not one for each element."""
+        """Add all elements of an iterator.
+
+        A batch gets the place (seed, position, row) that the context has when the batch begins.
+        """
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._count and not self._waiting:
@@ -170,7 +173,7 @@ class BatchStep:
             more = self._take_large(elements) if alone else self._take_together(elements)
 
     def _take_large(self, elements: Iterator[Element]) -> bool:
-        """Copy elements one by one, because they are large. Return True if the iterator may have more."""
+        """Copy elements one by one, because they are large. Return True if the iterator may have more elements."""
         for element in elements:
             self._waiting.append(element)
             del element  # so that the next one can have its memory, which is in the caches
@@ -188,7 +191,7 @@ class BatchStep:
         return more
 
     def look(self) -> None:
-        """Copy the elements collected so far, after a step failed.
+        """Copy the elements collected so far into the batch. Called after another step failed.
 
         If one of them cannot be stacked, its error is raised first, because it comes earlier in the stream.
         """
@@ -227,7 +230,7 @@ class BatchStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the last batch; a batch that is not full is dropped with `drop_remainder`, and there is no empty one."""
+        """Push the last batch, if it has elements. With `drop_remainder`, a batch that is not full is dropped."""
         if self._waiting:
             self._copy()
         if self._count and not self._drops:
@@ -236,7 +239,7 @@ class BatchStep:
 
 
 class Gather:
-    """Collector of elements for a user's `batch_fn`, with the interface of `Stack`.
+    """Collector of elements for a user's `batch_fn`. It has the methods of `Stack`, which stacks elements instead.
 
     Args:
         size: number of rows of a batch.

@@ -137,12 +137,12 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the window, because a checkpoint stores it separately."""
+        """Return all parameters, by name, except the window, which a checkpoint stores separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     @property
     def content_parameters(self) -> dict[str, Any]:
-        """The parameters that decide what a record is in a batch, without the parameters of the batches' shapes and order."""
+        """The parameters that decide how a record looks in a batch, without those for shapes and order of batches."""
         return {name: vars(self)[name] for name in ("too_long", "padding")}
 
     def windows(self, lengths: Ints) -> BudgetWindows:

@@ -79,7 +79,7 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """Return True if a batch with `leaf` in its first element would give this column the same dtype and shape."""
+        """Return True if this column fits a batch whose first element has `leaf`: dtype and shape are the same."""
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -169,7 +169,7 @@ class Column:
         if common is None:
             one, other = _named(former.dtype, self._type), _named(dtype, kind)
             raise BatchError(
-                f"leaf {self.name} has dtype {one} in one element of the batch and {other} in this one, and no "
+                f"leaf {self.name} has dtype {one} in one element of the batch and {other} in another, and no "
                 "dtype can hold both exactly. Map them to one dtype before Batch."
             )
         if _are_numbers(former.dtype, dtype):

@@ -71,7 +71,7 @@ class FunctionOperation(Operation):
 
 
 def _declaring(kind: type) -> type:
-    """Return the first class among `kind` and its bases that sets `method`, such as `MapTransform`."""
+    """Return the first class among `kind` and its bases that sets the attribute `method`, such as `MapTransform`."""
     return next(base for base in kind.__mro__ if "method" in vars(base))
 
 

@@ -149,7 +149,7 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return `(arrays, paths)`: the lengths of each packed leaf, and the paths of these leaves, in the elements' order.
+        """Return `(arrays, paths)`: for each packed leaf, in the order of the elements, its lengths and its path.
 
         Raises:
             PackError: an argument names a leaf that is not in `lengths`, or one array is given for several leaves.
@@ -173,7 +173,7 @@ class Pack(Operation):
             return BARE
         if len(self.settings.length) > 1:
             raise PackError(
-                f"lengths= is given for one leaf, but length={short_repr(self.settings.length)} names "
+                f"lengths= is a single array, but length={short_repr(self.settings.length)} names "
                 "several. Pass a dict with an array of lengths for each leaf."
             )
         return next(iter(self.settings.length))
@@ -267,9 +267,9 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one element to the window. If the window is then full, pack it and push its rows to the next step.
+        """Add one element to the window. If the window is then full, pack it, and push its rows to the next step.
 
-        The context has the element's place (seed, position, row).
+        The element's place (seed, position, row) is read from the context that all steps share.
         """
         if not self._waiting:
             self._begin()
@@ -278,7 +278,10 @@ class PackStep:
             self._emit()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Add all elements of an iterator. Only the place in the context is used, not one for each element."""
+        """Add all elements of an iterator.
+
+        A window gets the place (seed, position, row) that the context has when the window begins.
+        """
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._waiting:

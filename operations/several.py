@@ -155,7 +155,7 @@ def in_groups(
         push_group: function that takes a group: `(seed, position, row, input, element)` for each element.
         context: context of the chain of steps.
         number: index of the operation in the pipeline.
-        keeps_rest: True: a last group of fewer elements is pushed. False: it is dropped.
+        keeps_rest: True: `push_group` also gets a last group of fewer elements. False: that group is dropped.
     """
     group: list[tuple[Any, ...]] = []
 

@@ -32,7 +32,7 @@ CHUNK_BYTES = 256 << 10
 
 
 class Stack:
-    """Batch that is being filled, and the layout of the batches after it.
+    """Memory of the batch that is being filled. The layout (a column for each leaf) is kept for the next batches.
 
     Args:
         size: number of rows.
@@ -121,7 +121,7 @@ def stacked(elements: Sequence[Element], lists_are_trees: bool = False) -> Eleme
 
 
 class Layout:
-    """Columns of a batch, from the leaves of its first element.
+    """Layout of a batch: one column for each leaf of its first element.
 
     Args:
         size: number of rows.

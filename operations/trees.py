@@ -129,7 +129,10 @@ class Nodes:
 
 
 class _NoEntry(optree.PyTreeEntry):
-    """Path entry from a mapping to the dict of its items. It does not appear in paths."""
+    """Path entry for a mapping, which is registered as a node whose only child is a dict of its items.
+
+    The step from the mapping to this dict does not appear in paths of leaves.
+    """
 
     def __call__(self, mapping: Any) -> Any:
         return dict(mapping)
@@ -183,7 +186,7 @@ def _as_dict(_: None, children: Any) -> Any:
 
 
 def _dataclass_node(kind: Any) -> Node:
-    """Return the registration with optree of the dataclass `kind`.
+    """Return the values with which the dataclass `kind` is registered with optree as a node.
 
     Fields that Flax or JAX mark as static are part of the structure, not leaves.
     """

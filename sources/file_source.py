@@ -25,9 +25,10 @@ RecordT = TypeVar("RecordT")
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
 
-    A subclass defines `_take`, which sets `_ends`, `_paths` and `_identity`, and `_read_part`, which
-    reads records of one part (a file, or a row group of a file). `_prepare` creates the attributes that
-    are not pickled; `_unpickled` lists their names.
+    A subclass defines two methods. `_take` receives the paths of the files, and sets `_paths`, `_ends` (the first key
+    after each part) and `_identity` (digests for the fingerprint). `_read_part` reads records of one part, i.e. of a
+    file or of a row group of a file. `_prepare` creates the attributes that are not pickled; `_unpickled` lists their
+    names.
     """
 
     _kind: ClassVar[str] = ""
@@ -95,7 +96,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
-        """Start to fetch records that will be read soon. Only called if files are in a store."""
+        """Start to fetch the records of `keys`, which will be read soon. Only called if the files are in a store."""
         raise NotImplementedError
 
     @property

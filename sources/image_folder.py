@@ -249,11 +249,11 @@ def _image(path: str, class_name: str, place: str) -> _Image:
 def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
     """Yield the paths of all local files below a folder, without hidden ones.
 
-    Symbolic links are followed, except a link to a folder that contains it.
+    Symbolic links are followed, except a link to a folder that contains the link.
 
     Args:
         folder: path of the folder.
-        inside: device and inode of the folders that contain it, from the first one on.
+        inside: device and inode of each folder that the search has entered on its way to `folder`.
 
     Raises:
         SourceError: a folder cannot be listed.

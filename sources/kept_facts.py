@@ -43,10 +43,10 @@ def kept_facts_of(
     Args:
         paths: paths of the files.
         kind: JSON values that the facts depend on, besides the files.
-        stamped: function that takes a path and returns the paths of all files that its facts depend
-            on, `path` itself first. It returns the same number of paths for each file.
+        stamped: function that takes a path and returns the paths of all files that its facts depend on, `path` itself
+            first. It returns the same number of paths for each file.
         look: function that takes a path, inspects that file, and returns `width` integers.
-        width: number of integers that describe one file.
+        width: number of integers that `look` returns.
 
     Returns:
         Two arrays: stamps, `int64[files, stamped, 2]`, with the size in bytes and the modification time

@@ -139,7 +139,7 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Return at most `_SAMPLED` keys, evenly spread, with the first and the last of `length` records."""
+    """Return at most eight keys of `length` records, evenly spread, among them the first and the last key."""
     return sorted({(length - 1) * step // (_SAMPLED - 1) for step in range(_SAMPLED)})
 
 
@@ -162,7 +162,7 @@ class _Items:
 
 
 class _Rows(_Items):
-    """Sequence of the rows of one array.
+    """Sequence of records, each of which is a row of one array.
 
     Args:
         array: the array, whose first axis counts records.
@@ -176,7 +176,7 @@ class _Rows(_Items):
 
 
 class _FlatTable:
-    """Sequence of dicts. Item k has row k of each array of a flat dict.
+    """Sequence of records, which are dicts. Record k has row k of each array in a dict of arrays.
 
     Args:
         data: the dict of arrays.
@@ -202,7 +202,7 @@ class _FlatTable:
 
 
 class _Tree:
-    """Sequence of trees. Item k has row k of each leaf of a nested dict of arrays.
+    """Sequence of records, which are nested dicts. Record k has row k of each array in a nested dict of arrays.
 
     Args:
         data: the dict.

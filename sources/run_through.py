@@ -19,11 +19,13 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """Source whose elements one worker reads in order. The state of an iterator is a JSON value, in which strings may be bytes.
+    """Source whose elements one worker reads in order, from a dataset that can only be iterated.
+
+    The state of its iterator is a JSON value, in which strings may be bytes.
 
     Args:
         dataset: the dataset to iterate.
-        has_workers: True: a dataset from which `dataset` is made has its own workers.
+        has_workers: True: the dataset itself, or one from which it is made, makes its elements in workers of its own.
         parents: digests of the datasets from which `dataset` is made.
         identity: dataset whose attributes give the fingerprint. None (default): `dataset`.
     """
@@ -56,18 +58,18 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the dataset: its kind, digests of its parents, and one of its `fingerprint` (or else attributes)."""
+        """Values that identify the dataset: class, digests of its parents, and of its `fingerprint` or attributes."""
         kind, given = type(self._identity).__qualname__, getattr(self._identity, "fingerprint", None)
         told = plain_attributes(self._identity) if given is None else described(given() if callable(given) else given)
         own = digest([told], 8)
         return {"kind": kind, "parameters": own, "parents": self._parents}
 
     def with_workers(self, dataset: Any) -> RunThroughSource:
-        """Return a source of the same elements from `dataset`, which has workers that make them."""
+        """Return a source that reads `dataset`, which makes the same elements as this source, but in workers."""
         return RunThroughSource(dataset, has_workers=True, parents=self._parents)
 
     def of(self, dataset: Any) -> RunThroughSource:
-        """Return a source of the same elements from `dataset`, which makes them in another way.
+        """Return a source that reads `dataset`, which makes the same elements as this source in another way.
 
         States saved by one of the two sources can be restored by the other.
         """

@@ -64,7 +64,7 @@ def _kinds() -> tuple[type, ...]:
 
 
 class _Nowhere:
-    """File object that discards what is written."""
+    """File object that discards everything that is written to it."""
 
     def write(self, data: Any) -> int:
         return len(data)

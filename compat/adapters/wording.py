@@ -37,10 +37,9 @@ def reword(error: StructureError | JoinError) -> None:
 
 
 class NotedIterator(DataLoaderIterator):
-    """An iterator that raises the user's own exception for a pipeline that cannot be pickled.
+    """An iterator that, for a pipeline that cannot be pickled, raises the exception that pickling raised.
 
-    If a pipeline cannot be pickled for workers, the exception that pickling raised is raised again,
-    with Grain's message and headrace's as notes.
+    Workers need a pickle of the pipeline. Grain's message and headrace's are added to the exception as notes.
     """
 
     def __next__(self) -> Any:

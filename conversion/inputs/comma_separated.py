@@ -94,7 +94,7 @@ def read_records(
         try:
             if len(row) != len(columns):
                 raise ValueError(
-                    f"the line has {len(row)} values, but it must have one for each of the {len(columns)} columns"
+                    f"the line must have one value for each of the {len(columns)} columns, but it has {len(row)} values"
                 )
             if not _is_utf8(row):
                 raise ValueError(f"the line must be in UTF-8, but it is {short_repr(row)}")
@@ -132,7 +132,7 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     if not columns or len(set(columns)) < len(columns):
         raise SourceError(
             f"{shorten(name)}: the first line is {short_repr(columns)}, but it must name each column once. "
-            "Add a line with the names."
+            "Write the names of the columns into the first line."
         )
     if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
         other = "tabs" if "\t" in columns[0] else "semicolons"

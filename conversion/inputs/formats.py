@@ -155,7 +155,8 @@ class NpyRows:
             self.columns = map_npy(copy, path)
         if not self.columns.ndim:
             raise SourceError(
-                f"{shorten(path)} contains a single number, not an array with rows. Save an array of at least one axis."
+                f"{shorten(path)} contains a single number, not an array with rows. Save an array that "
+                "has at least one axis."
             )
 
     @property

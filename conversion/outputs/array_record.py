@@ -70,7 +70,9 @@ class _ArrayRecordWriter:
         """Raise the library's error after a failure. The library itself reports it only when the writer is closed."""
         if not self._writer.ok():
             self.close()
-            raise OSError(f"the ArrayRecord library cannot write {shorten(self._path)}, so check the disk")
+            raise OSError(
+                f"the ArrayRecord library cannot write {shorten(self._path)}, so check the disk and its free space"
+            )
 
 
 def _library() -> Any:

@@ -207,7 +207,7 @@ def _seconds(span: datetime.timedelta) -> Fraction:
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """Return the values of an Arrow array. Dates and times are pairs (kind, seconds), because Python's have no nanoseconds."""
+    """Return the values of an Arrow array; dates and times, which may have nanoseconds, as pairs (kind, seconds)."""
     import pyarrow.types as types
 
     kind = array.type

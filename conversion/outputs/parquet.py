@@ -156,7 +156,7 @@ def _check_times(values: Sequence[Any]) -> None:
     """Raise TypeError if `datetime64` values are mixed with NumPy scalars of another type, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
-        raise TypeError("the column must not mix datetime64 with other NumPy types")
+        raise TypeError("the column must not contain both datetime64 and other NumPy types")
     lists: list[Any] = [value for value in values if isinstance(value, (list, tuple))]
     arrays = [value.reshape(-1) for value in values if isinstance(value, np.ndarray)]
     lists += [array if array.dtype == object else array[:1] for array in arrays]

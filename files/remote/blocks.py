@@ -195,7 +195,7 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """Return a block that another thread or process is writing, as `{block: mapping}`; {} if it did not arrive."""
+        """Wait for a block that another thread or process writes; return `{block: mapping}`, {} if it did not come."""
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
             try:

@@ -190,7 +190,8 @@ class Cache:
         return total
 
     def unusable(self, error: OSError) -> SourceError:
-        remedy = "Free some space, or lower cache_bytes," if error.errno == errno.ENOSPC else "Choose another folder"
+        full = error.errno == errno.ENOSPC
+        remedy = "Free some space, or choose another folder or a smaller cache" if full else "Choose another folder"
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
             f"{remedy} with storage_options={{'cache_dir': …, 'cache_bytes': …}} (cache_bytes=0 means no "

@@ -17,10 +17,10 @@ HOT_BYTES = 128 << 20
 
 
 class HotBlocks:
-    """Most recently used blocks, as mappings by name. Thread-safe, safe to fork.
+    """Most recently used blocks, by name, each a piece of mapped memory. Thread-safe, safe to fork.
 
     Args:
-        limit: maximum number of bytes.
+        limit: maximum number of bytes. If it is exceeded, the least recently used block is dropped.
 
     >>> kept = HotBlocks(10)
     >>> kept.put("a", mmap.mmap(-1, 5)), kept.put("b", mmap.mmap(-1, 5)), kept.get("a") is None

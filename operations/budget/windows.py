@@ -35,9 +35,15 @@ class BudgetWindows:
     """Plan of batches by budget: records in windows (consecutive records), each of which is batched by itself.
 
     Args:
-        lengths: `int64[places]`, length of the record at each place. A record that fits no shape is in no batch.
+        lengths: `int64[records]`, length of each record. A record that fits no shape is in no batch.
         shapes: shapes of the batches.
-        window: number of places in a window.
+        window: number of records in a window.
+
+    Attributes:
+        places: indices of the records, sorted by window, and in each window from the largest shape to the smallest.
+        counts: `int64[windows, shapes]`, number of records of each shape, the largest shape first.
+
+    Five records in one window; batches have one row of length 8, or four rows of length 2:
 
     >>> windows = BudgetWindows(np.array([5, 1, 2, 6, 1]), BatchShapes.of((2, 8), 8, None, 1), 5)
     >>> windows.places.tolist(), windows.counts.tolist(), windows.steps_on(1).before.tolist()

@@ -27,7 +27,7 @@ def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedRows:
-    """Rows of one leaf in one line: for each row its pieces, followed by a gap (padding).
+    """Rows of one leaf as a single list: for each row its pieces of documents, followed by a gap (padding).
 
     Attributes:
         lengths: number of tokens of each piece and each gap, in order.
@@ -41,7 +41,7 @@ class ConcatenatedRows:
 
     @classmethod
     def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> ConcatenatedRows:
-        """Return the line of pieces with these sizes.
+        """Return the list of pieces and gaps of all rows, for pieces with these sizes.
 
         Args:
             sizes: `int64[pieces]`, number of tokens of each piece in this leaf.
@@ -76,14 +76,14 @@ class ConcatenatedRows:
 
         Args:
             out: array to write to.
-            segments: segment number of each piece.
+            segments: segment number of each piece, from 1 in each row.
         """
         numbers = np.zeros(len(self.lengths), np.int32)
         numbers[self.pieces] = segments
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self, some: NDArray[np.bool_]) -> Ints:
-        """Return the index in the line of the first token of each of some pieces.
+        """Return the index of the first token of each of some pieces, counted over the tokens and gaps of all rows.
 
         Args:
             some: `bool[pieces]`, True for these pieces.
@@ -95,12 +95,12 @@ class ConcatenatedRows:
 def fill(
     arrays: Sequence[Array], leaf: PackedLeaf, column: Sequence[Array], pieces: Pieces, at: int, settings: Settings
 ) -> None:
-    """Write the rows of a leaf.
+    """Write the rows of a leaf into arrays: tokens, segment ids and positions.
 
     Args:
         arrays: the three arrays that `specs_of` describes.
         leaf: the leaf.
-        column: the leaf of each document.
+        column: the value of the leaf in each document.
         pieces: pieces in the rows.
         at: index of the leaf among the packed leaves.
         settings: settings of `Pack`.
@@ -166,7 +166,8 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
     except ValueError:
         shapes = sorted({np.shape(value) for value in values}, key=len)
         raise PackError(
-            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}. Map it to one shape before Pack."
+            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}. Map it to the same "
+            "shape in all documents before Pack."
         ) from None
 
 

@@ -136,7 +136,7 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
 
 
 class Documents:
-    """Documents that must have the structure of the first one.
+    """Documents that are packed together. All must have the structure of the first one.
 
     Args:
         elements: the documents, at least one.

@@ -138,7 +138,8 @@ class Settings:
     def _puts(self, setting: str, path: Path) -> bool:
         """Return True if rows reserve space in a leaf for a first token (`setting` "bos") or an end token ("eos").
 
-        If one length is given for all leaves, all leaves reserve this space, so that documents are split at the same places.
+        If one length is given for all leaves, and the token for some of them, all leaves reserve this space, so that
+        documents are split at the same places.
 
         Args:
             setting: "bos" or "eos".

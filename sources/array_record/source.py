@@ -137,7 +137,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._prepare()
         if not len(self):
             raise NoRecordsError(
-                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one."
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one record."
             )
 
     def _prepare(self) -> None:

@@ -22,7 +22,7 @@ _FEW = 4
 
 
 class Form:
-    """The columns of all row groups: their names, and a function for each that converts its values.
+    """Names of the columns of all row groups, and for each column a function that converts its values.
 
     Args:
         names: names of the columns.
@@ -119,7 +119,8 @@ class _Whole:
 def _value_of(kind: Any) -> ValueOf | None:
     """Return a function that converts one pyarrow scalar of a type.
 
-    Return None if one value cannot be converted without the whole column: whether lists become arrays depends on all lists.
+    Return None if single values of this type cannot be converted: lists become arrays only if all lists of the column
+    allow it.
 
     Args:
         kind: the type, a `pyarrow.DataType`.

@@ -131,12 +131,14 @@ class HuggingFaceDataSource:
         return None if None in columns.values() or not columns else columns
 
     def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
-        """Return a column in the form that `Batch` reads, with the dtype of stacked values; None if that is not possible.
+        """Return a column of numbers or texts in the form that `Batch` reads; None for a column that it cannot read.
+
+        The result has the dtype that a batch of the column's values has.
 
         Args:
             name: name of the column.
             column: values of the column.
-            places: finds the places of keys in the table.
+            places: finds the chunk and the row of each key in the table; remembers its last result.
         """
         if isinstance(column, Text):
             return _BatchTexts(lambda keys: self._values(name, column, places.of(keys), keys), column, self._length)
@@ -216,9 +218,10 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _selected(self) -> tuple[Finder, PieceRows] | None:
-        """Finds the table's row for each row of a dataset that was shuffled or from which rows were selected; else None.
+        """Two objects that find the table's row of each record: a `Finder`, and the row numbers; None if not needed.
 
-        The two items find the places of the dataset's rows, and read the table's row indices there.
+        `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from which rows were
+        selected. The `Finder` finds the chunk of a record; the `PieceRows` reads the row number in it.
         """
         table = self.dataset._indices
         if table is None:
@@ -251,7 +254,7 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """Return a source of `dataset` whose table was already inspected. Called by unpickling."""
+    """Return a source of `dataset`, and read its table's structure now, not at the first read. Called by unpickling."""
     own = HuggingFaceDataSource(dataset)
     if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property
@@ -338,10 +341,10 @@ class _BatchTexts:
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
-    """Return the dtype of an array that is stacked from Python numbers; None if it depends on the values.
+    """Return the dtype of an array made of a column's values as Python numbers; None if it depends on the values.
 
     Args:
-        rows: rows of a column. For lists, and for uint64, the result is None.
+        rows: rows of the column. For lists, and for uint64, the result is None.
     """
     if rows.shape or rows.dtype == np.uint64:
         return None

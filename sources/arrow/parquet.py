@@ -140,7 +140,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"the files {first_few(paths)} contain no rows. Pass a file with at least one.")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no rows. Pass a file with at least one row.")
 
     def _prepare(self) -> None:
         self._cache = BlockCache(self._groups.decode, self._cache_bytes)
@@ -176,7 +176,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each file, the key and the index of the row group that follow its last ones; two arrays `int64[files]`."""
+        """Two arrays `int64[files]`: for each file, the first record key and the first row group index after it."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
@@ -242,7 +242,8 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
         raise ValueError(
-            "all paths of a ParquetDataSource must be on one file system. Make one source for each, and mix them."
+            "all paths of a ParquetDataSource must be on one file system. Make one source for each file system, and "
+            "mix the sources with a MixSampler."
         )
     return found, [path for _, path in resolved]
 
@@ -313,7 +314,7 @@ def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[
     Args:
         inspected: facts and schema of each file.
         columns: names of the columns that are read.
-        whole: True: columns that are not in `columns` are an error.
+        whole: True: a further file must have no columns besides `columns`. False: such columns are ignored.
     """
     first, schema = inspected[0]
     for file, other in inspected[1:]:

@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places of rows in several pieces of memory.
+    """Places of rows in an array that is divided into several pieces of memory.
 
     Attributes:
-        pieces: `int64[rows]`, index of the piece of each row.
-        rows: `int64[rows]`, index of the row in its piece.
+        pieces: `int64[rows]`, index of the piece that has each row.
+        rows: `int64[rows]`, index of each row within its piece.
     """
 
     pieces: Int64s
@@ -132,7 +132,10 @@ class PieceRows:
             self._items.take(at, 0, out, "clip")  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
-        """Return a view `[n, size]`: row i has the `size` items that begin at item i. Rows overlap."""
+        """Return a view `[n, size]` of all items, where `size` is the number of items in a row: row i begins at item i.
+
+        The rows of this view overlap; only some of them are rows of the data.
+        """
         count = max(len(self._items) - self._size + 1, 0)
         steps = (self.dtype.itemsize, self.dtype.itemsize)
         return np.lib.stride_tricks.as_strided(self._items, (count, self._size), steps, writeable=False)

@@ -41,7 +41,10 @@ class Numbers:
 
 
 class Ragged:
-    """Values of unequal length in shared memory: `items` has all values, and `bounds` finds each value there.
+    """Values of unequal length, such as lists or texts, one after the other in memory.
+
+    `items` is an array of the items of all values. `bounds(places)` returns, for the values at some
+    places, the index in `items` of the first item and the index after the last one.
 
     Args:
         offsets: for each chunk of n values, n + 1 offsets into its contents.

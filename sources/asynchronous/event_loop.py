@@ -68,7 +68,7 @@ class EventLoop:
 
 
 class _Outcome:
-    """Result or error of a coroutine that runs in the loop, for a thread that waits for it.
+    """Result or error of a coroutine that runs in the event loop; another thread waits for it.
 
     Args:
         coroutine: the coroutine; `begin`, called in the loop, starts it.
@@ -122,7 +122,7 @@ def _own_cancellation() -> SourceError:
 
 
 class Coroutines:
-    """Group of coroutines that run in the event loop of this process; like `Pool`, which has threads.
+    """Group of coroutines that run in the event loop of this process, as `Pool` is a group of threads.
 
     After `close`, none of them runs.
     """

@@ -32,7 +32,7 @@ class OnSource:
         return reader_of(self.source)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[m]`, in the other source, of the records that make up the records `keys` of this one."""
+        """Return the keys `int64[m]`, in the source below, of the records that make up this source's records `keys`."""
         raise NotImplementedError
 
     @property
@@ -83,21 +83,22 @@ class ByOtherKeys(OnSource):
         )
 
     def _of_keys(self, numbers: Any) -> Any:
-        """Rearrange numbers that belong to the records of the other source to the order of this source's keys.
+        """Return numbers of this source's records, in the order of its keys, from numbers of the other's records.
 
         Args:
-            numbers: an array, a dict (perhaps nested) of arrays, or None.
+            numbers: one number for each record of the other source, in an array; a dict (perhaps nested) of such
+                arrays; or None, which is returned.
         """
         if isinstance(numbers, Mapping):
             return {name: self._of_keys(each) for name, each in numbers.items()}
         return None if numbers is None else self._chosen(numbers)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
-        """Select the numbers of this source's records, in their order, from one number for each record of the other source."""
+        """Return the numbers of this source's records, from one number for each record of the other source."""
         raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:
-        """Check keys of this source, and return the keys `int64[n]` of the same records in the other source.
+        """Check keys of this source; return the keys `int64[n]` that the same records have in the other source.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.

@@ -72,7 +72,7 @@ class Subset(ByOtherKeys):
         return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
-        """Return the source's record that has the index `key` in the subset; or the records from which it was made."""
+        """Return the record of the source that has the key `key` in the subset; or, if it is made of others, these."""
         return used_records(self.source, int(self.keys[key]))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Windows(OnSource):
         return np.cumsum(self._lengths) - self._lengths
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
-        """Return two arrays: the episode of each window, and the number of the window's first frame in that episode.
+        """Return two arrays `int64[n]`: the episode of each window, and the index in it of the window's first frame.
 
         Args:
             keys: `int64[n]`, indices of windows.
@@ -195,7 +195,7 @@ class Windows(OnSource):
         return super().facts._replace(columns=lambda: self.columns, made_of=self.made_of)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys, without duplicates, of all records in the windows."""
+        """Return the keys, without duplicates, of all records of the source that are in the windows `keys`."""
         if self._of_frames:
             return np.unique(self.first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
@@ -262,7 +262,8 @@ def _runs(episodes: Any, frames: int) -> Int64s:
         array = np.broadcast_to(array, frames)
     if array.shape != (frames,):
         raise ValueError(
-            f"episodes= has shape {array.shape}, but there are {frames} frames. Pass one episode for each frame."
+            f"episodes= has shape {array.shape}, but there are {frames} frames. Pass a list with the "
+            "episode of each frame."
         )
     if array.dtype.kind not in "iubUS":
         raise TypeError(f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings.")

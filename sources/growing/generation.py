@@ -72,8 +72,8 @@ class Generation:
         """
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(
-                f"it must have kind {KIND!r} and version {VERSION!r}, which this headrace reads, but it "
-                f"has kind {values['kind']!r}, version {values['version']!r}"
+                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this release of headrace "
+                f"reads, but it has the kind {values['kind']!r} and the version {values['version']!r}"
             )
         files = tuple(
             GrownFile(str(name), int(size), int(records), str(digest))

@@ -95,7 +95,7 @@ class GrowingFiles(Generic[FoundT]):
             storage: how files in a store are reached.
             growing: the user's `growing=`.
             generation: the user's `generation=`.
-            kind: JSON values that the number of records in a file depends on.
+            kind: JSON values, such as options of the source, on which the number of records in a file depends.
 
         Raises:
             SourceNotFoundError: a path matches no file.
@@ -137,14 +137,16 @@ class GrowingFiles(Generic[FoundT]):
         self._take([path for path, _ in files])
 
     def _check_files(self, growth: Growth, number: int) -> None:
-        """Check that the files of a generation are as they were recorded. Modified files are inspected again.
+        """Check that the files of a generation (numbered list of files) are as they were when the list was written.
+
+        Files that were modified since are inspected again.
 
         Args:
             growth: generations of the source.
             number: number of the generation.
 
         Raises:
-            SourceError: a file was removed, or differs from its record.
+            SourceError: a file was removed, or its content differs from what the list states.
         """
         files = growth.files(number)
         for path, _ in files:
@@ -171,7 +173,7 @@ class GrowingFiles(Generic[FoundT]):
             del known[path]
 
     def _wait_for_first_files(self, growth: Growth) -> None:
-        """Find the first files, and record them as a generation.
+        """Find the first files, and record them as the first generation (numbered list of files).
 
         Wait for files that were modified a moment ago, and for the first file of a conversion, which is logged.
 
@@ -222,7 +224,7 @@ class GrowingFiles(Generic[FoundT]):
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Return (path, facts) of each new file that is complete and compatible with the first file.
+        """Return `(path, facts)` of each new file that is complete and compatible with the first file of the source.
 
         Args:
             paths: paths of the new files.
@@ -339,6 +341,7 @@ class GrowingFiles(Generic[FoundT]):
     def _grown(self) -> Growth:
         if self._growth is None:
             raise SourceError(
-                f"{self} cannot look for new records, because it was made without growing=. Pass growing=True."
+                f"{self} cannot look for new records, because it was made without growing=. Pass "
+            "growing=True when you make the source."
             )
         return self._growth

@@ -70,7 +70,7 @@ class Growth:
 
     Args:
         selection: files that the source reads.
-        kind: JSON values, besides the files, that numbers of records depend on.
+        kind: JSON values, besides the files, on which the numbers of records in files depend.
         folder: folder in which generations are recorded. None: beside the data.
     """
 
@@ -150,7 +150,9 @@ class Growth:
         ]
 
     def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
-        """Record new files as a generation, unless another process has recorded one. Afterwards `newest` is the last one.
+        """Record new files as a generation (numbered list of files), unless another process has recorded one.
+
+        Afterwards, `newest` is the number of the last recorded generation.
 
         Args:
             facts: path and facts of each new file.
@@ -212,7 +214,7 @@ class Growth:
                 raise self.changed(path, "is not there any more, or not among the paths of the source")
 
     def changed(self, path: str, how: str) -> SourceError:
-        """Return the error for a file that differs from its record in a generation.
+        """Return the error for a file that is not as a generation (stored list of files and sizes) describes it.
 
         Args:
             path: path of the file.
@@ -229,11 +231,11 @@ class Growth:
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Raise SourceError if a file differs from its record in a generation.
+        """Raise SourceError if a file is not as a generation (stored list of files) describes it; else do nothing.
 
         Args:
             path: path of the file.
-            file: its record in the generation.
+            file: the description of the file in the generation.
             found: present facts about the file.
         """
         if found.records < file.records:
@@ -269,17 +271,18 @@ def growth_of(
     storage: StorageOptions,
     settles: bool,
 ) -> Growth | None:
-    """Return the generations of a source with these arguments, or None if the source does not grow.
+    """Return the generations (numbered lists of files) of a source with these arguments; None if it does not grow.
 
     Args:
         paths: paths, globs or folders.
         growing: the user's `growing=`.
         generation: the user's `generation=`.
         patterns: patterns of the files that are read from a folder.
-        kind: JSON values, besides the files, that numbers of records depend on.
+        kind: JSON values, besides the files, on which the numbers of records in files depend.
         left_out: suffixes of files that are not read.
         storage: how files in a store are reached.
-        settles: True if an incomplete file may look complete.
+        settles: True if an incomplete file may look complete: new files are then read only a second after their last
+            change.
 
     Raises:
         TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
@@ -335,11 +338,11 @@ def _joined(folder: str, name: str) -> str:
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last seconds. For a file in a store, always return True.
+    """Return True if a file was not modified in the last `seconds` seconds; always True for a file in a store.
 
     Args:
         path: path of the file.
-        seconds: number of these seconds, default 1.
+        seconds: this time, default 1.
     """
     if is_remote(path):
         return True

@@ -41,7 +41,7 @@ class GenerationLog:
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
-        """Return the generation with this number, or None if it is not recorded.
+        """Return the generation (list of files) with this number, or None if it was not written to the log.
 
         Raises:
             SourceError: the file cannot be read, or is damaged.
@@ -61,7 +61,7 @@ class GenerationLog:
             ) from error
 
     def add(self, generation: Generation) -> None:
-        """Write a generation, unless another process has written one with its number.
+        """Write a generation (list of files) to the log, unless another process has written one with this number.
 
         Raises:
             SourceError: the file cannot be written.
@@ -73,9 +73,8 @@ class GenerationLog:
             return
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.folder)}: generation {generation.number} cannot be written: "
-                f"{shorten(error)}. Correct this, or pass the path of another folder as growing=, for "
-                "the lists of files."
+                f"{shorten(self.folder)}: the list of the files of generation {generation.number} cannot be written: "
+                f"{shorten(error)}. Make the folder writable, or pass the path of another folder as growing=."
             ) from error
 
     def _path(self, number: int) -> str:

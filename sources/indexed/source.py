@@ -103,7 +103,7 @@ class IndexedSource(FileSource[RecordT]):
         self._identity = hex_digest(repr((files, self._described()))), digest
         if not facts or not self._ends[-1]:
             raise NoRecordsError(
-                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one."
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one record."
             )
         self._prepare()
 

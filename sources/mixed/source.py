@@ -85,7 +85,7 @@ class MixedSource:
         return _mixed_columns([part.columns() for part in self._facts])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Arrange numbers, one for each record of each part, in one array by key. Keys without a record have 0.
+        """Return one array with a number for each key, from one number for each record of each part; 0 for unused keys.
 
         Args:
             lengths: for each part, an array with one number per record.
@@ -173,7 +173,7 @@ class MixedSource:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the parts together. Threads read asynchronous parts only if other parts are not asynchronous."""
+        """Facts about all parts together. If all parts are asynchronous, the event loop reads them; else threads do."""
         parts, wanted = self._facts, [part.reads_ahead for part in self._facts]
         in_loop = [part.read_in_loop is not None for part in parts]
         return SourceFacts(
@@ -218,7 +218,7 @@ def _named(parts: Any) -> dict[str, Any]:
     if not isinstance(parts, Mapping):
         raise TypeError(
             f"a mix takes a dict of sources by name, or a list of sources, not {a_kind_of(parts)} "
-            f"({short_repr(parts)}). Pass one of these."
+            f"({short_repr(parts)}). Pass a dict or a list of sources."
         )
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
@@ -226,7 +226,7 @@ def _named(parts: Any) -> dict[str, Any]:
             f"the name {short_repr(wrong[0])} of a part of a mix is {a_kind_of(wrong[0])}. Use strings as names."
         )
     if not parts:
-        raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")
+        raise ValueError("the dict or list of the sources of a mix is empty. Pass at least one source.")
     return dict(parts)
 
 

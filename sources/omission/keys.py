@@ -73,12 +73,12 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Return keys as `int64[n]`, ascending and without duplicates, after a check.
+    """Return record keys as `int64[n]`, ascending and without duplicates, after a check of their type and range.
 
     Args:
         keys: record keys.
         records: number of records of the source.
-        whose: origin of the keys, for the message.
+        whose: what the keys come from, "omit" or the name of a file; error messages begin with it.
 
     Raises:
         TypeError: the keys are not integers.

@@ -30,7 +30,7 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
     """
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("row contains the numbers of several rows, so it must be used as an array")
+        raise TypeError("row is an array with the numbers of several rows, so the function must use it as an array")
 
     __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse
 

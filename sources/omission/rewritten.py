@@ -54,15 +54,18 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """Return the earlier keys of records, `int64[n]`, from their current keys."""
+        """Return the keys `int64[n]` that records had before files were rewritten, from their keys in the new files."""
         return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """Return the current keys of records, `int64[n]`, from their earlier keys. The records must still exist."""
+        """Return the keys `int64[n]` of records in the new files, from the keys that they had before.
+
+        The records must be in the new files.
+        """
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Return `bool[n]`: True for each earlier key whose record still exists."""
+        """Return `bool[n]`: for each key in the earlier source, True if its record is in the new files."""
         left, right = np.searchsorted(self.omitted, keys), np.searchsorted(self.omitted, keys, "right")
         return np.equal(left, right)
 
@@ -144,7 +147,7 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         with open_stream(f"{folder}/{entry['file']}") as stream:
             keys = np.load(io.BytesIO(stream.read()), allow_pickle=False)
         if keys.dtype != np.int64 or keys.ndim != 1 or digest_of(keys) != entry["digest"]:
-            raise ValueError(f"the keys must have one axis, type int64, and the digest {entry['digest']}")
+            raise ValueError(f"it must be an int64 array with one axis and the digest {entry['digest']}")
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(

@@ -33,7 +33,7 @@ class Bounds(Protocol):
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for documents, the index of the first token and the index after the last token, in two arrays.
+        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -45,7 +45,7 @@ class Bounds(Protocol):
         ...
 
     def sample(self) -> bytes:
-        """Return the bytes of some bounds, for the digest that tells the file from others."""
+        """Return some of the bounds as bytes. A digest of them helps to identify the file."""
         ...
 
 
@@ -59,7 +59,7 @@ class TokenFile(Protocol):
 
         Args:
             dtype: dtype of a raw file, which has no header; None for a `.npy` file.
-            may_be_empty: True: a raw file may be empty.
+            may_be_empty: True: a raw file may be empty. Default False: an empty file is an error.
 
         Raises:
             SourceError: the file is empty, cut off or of another kind.
@@ -87,10 +87,10 @@ class TokenFile(Protocol):
 
 
 class Split(Protocol):
-    """Protocol of ways to find where documents begin in a file of tokens. Without open files, so that it can be pickled."""
+    """Protocol of a rule that finds where documents begin in a file of tokens. Picklable, without open files."""
 
     def beside(self, path: str) -> str | None:
-        """Return the path of the file that states where documents begin, for tokens at `path`; None if there is none."""
+        """Return the path of the file that states where documents of the file `path` begin; None if no file does."""
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
@@ -151,7 +151,7 @@ class Offsets:
 
 
 class OffsetsBeside(NamedTuple):
-    """Split by offsets in a file beside each file of tokens, as `TokenWriter` writes them.
+    """Rule that finds documents by the offsets in a file beside each file of tokens, as `TokenWriter` writes them.
 
     Attributes:
         raw: dtype of raw files of tokens; None: all are `.npy` files.
@@ -176,7 +176,7 @@ class OffsetsBeside(NamedTuple):
 
 
 class OffsetsGiven(NamedTuple):
-    """Split of one file by offsets that the user passes.
+    """Rule that finds the documents of one file by offsets that the user passes.
 
     Attributes:
         offsets: the offsets, as an array or as the path of a file.
@@ -198,7 +198,7 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Split into documents of one length. Tokens that remain at the end of a file are dropped.
+    """Rule that divides a file into documents of one length. Tokens that remain at the end of a file are dropped.
 
     Attributes:
         length: number of tokens of each document.

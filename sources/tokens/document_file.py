@@ -101,7 +101,7 @@ class DocumentFile:
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """Return the tokens of documents, as read-only arrays. For a mapped file, they are views.
+        """Return the tokens of some documents, one read-only array for each. For a mapped file, the arrays are views.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -117,7 +117,7 @@ class DocumentFile:
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for documents, the index of the first token and the index after the last token, in two arrays.
+        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.

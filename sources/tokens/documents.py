@@ -126,7 +126,10 @@ class DocumentSource(FileSource[Any]):
         self._prepare()
 
     def _numbers(self) -> Int64s:
-        """Return documents, tokens and dtype of each file as integers, `int64[files, 3]`, and store the files' stamps."""
+        """Return `int64[files, 3]`: number of documents, number of tokens, and code of the dtype of each file.
+
+        The stamps (sizes and modification times) of the files are stored in the source.
+        """
         if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store:
             stamps, numbers = kept_facts_of(
                 self._paths,

@@ -21,7 +21,7 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 class MarkedByToken(NamedTuple):
-    """Split at a marker token, which ends or begins each document.
+    """Rule that finds documents by a marker token, which ends or begins each document.
 
     Attributes:
         token: the ID of the token.

@@ -114,10 +114,10 @@ def _beside(path: str, suffix: str) -> str:
 
 
 class IndexBeside(NamedTuple):
-    """Split by the `.idx` file beside each `.bin` file.
+    """Rule that finds documents by the `.idx` file beside each `.bin` file.
 
     Attributes:
-        sequences: True: into sequences. False: into documents, which consist of one or more sequences.
+        sequences: True: each sequence is a record. False: each document, of one or more sequences, is a record.
     """
 
     sequences: bool
@@ -157,7 +157,7 @@ class MegatronIndex(NamedTuple):
     documents: Array
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
-        """Return, for sequences, the index of the first token and the index after the last token, in two arrays.
+        """Return two arrays: for each of these sequences, the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the sequences.
@@ -228,14 +228,14 @@ class DocumentBounds:
         fall = first_descent(documents)
         if fall is not None:
             raise SourceError(
-                f"{name}: document {fall} begins at sequence {documents[fall]}, which is before the "
-                "document before it, so the index is damaged. Write the .bin and .idx files again "
+                f"{name}: document {fall} begins at sequence {documents[fall]}, but the document before it begins "
+                f"at sequence {documents[fall - 1]}, so the index is damaged. Write the .bin and .idx files again "
                 "with Megatron's preprocess_data.py."
             )
         if documents[0] != 0 or documents[-1] != count:
             raise SourceError(
-                f"{name}: the documents are sequences {documents[0]} to {documents[-1]} of {count}, so the last "
-                "one was not finished. Pass sequences=True to read all sequences."
+                f"{name}: the documents contain the sequences {documents[0]} to {documents[-1]} of {count}, so the "
+                "last document was not finished. Pass sequences=True to read all sequences."
             )
         for first in range(0, count - 1, _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE + 1, count))
@@ -292,7 +292,7 @@ def _read_index(place: str, path: str) -> MegatronIndex:
     if len(memory) not in (whole, whole + sequences) or not documents:  # with modes, or without
         raise SourceError(
             f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} "
-            f"documents need {whole} bytes, or {whole + sequences} with modes. It is cut off, or "
+            f"documents need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, or "
             "still being written. Wait until the file is complete, or write it again."
         )
     arrays, start = [], _HEADER.size

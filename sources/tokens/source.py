@@ -127,10 +127,10 @@ class TokenSource(TokenDocuments):
 
 
 def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:
-    """Return the split for a user's arguments.
+    """Return the rule that finds documents, as the user's arguments choose it.
 
     Args:
-        given: the arguments that say where documents begin, by name; without those that are None.
+        given: by name, the arguments that say where documents begin and are not None.
         raw: dtype of raw files, or None.
         index_dir: folder for indices, or None.
 

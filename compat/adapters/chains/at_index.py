@@ -36,7 +36,7 @@ class Below(NamedTuple):
     Attributes:
         state: Grain's state of the dataset below, from which the operation's input resumes.
         taken: number of input elements before that state; None if Grain's state does not have it.
-        given: number of delivered elements that were made of the input from that state on.
+        given: number of elements that the operation has made of its input since that state, and delivered.
     """
 
     state: Any
@@ -168,7 +168,7 @@ def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
 
     Args:
         stream: the elements.
-        one_to_one: False if the next operation omits, adds or reorders elements.
+        one_to_one: False if the operation that will be added next omits, adds or reorders elements.
     """
     if not one_to_one:
         stream = kept_apart(stream)

@@ -53,7 +53,7 @@ def _rows(elements: Sequence[Any], operations: list[Operation], child: int) -> i
 
     Args:
         elements: the records of one element.
-        operations: operations from the source on; 0 is returned without a flat map.
+        operations: operations from the source on. If none of them is a flat map, the result is 0.
         child: index among the children of the element.
     """
     for place, operation in enumerate(operations):

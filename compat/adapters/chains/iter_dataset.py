@@ -171,7 +171,7 @@ class IterDataset(_Base[T]):
         return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """Return this packing with its input made by workers; None if the stream is no packing, or workers would not help."""
+        """If this stream is a packing, return it with its input made by workers; None if not or if useless."""
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
@@ -204,7 +204,7 @@ class IterDataset(_Base[T]):
 
 
 class Named(IterDataset[T]):
-    """Base of streams that a class makes from other streams, run by headrace's engine; `stream` is the plan to run."""
+    """Base of the classes that make a stream from other streams; `stream` is the plan that headrace's engine runs."""
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
@@ -303,13 +303,13 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass a list of streams to ZipIterDataset.")
+            raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of at least one stream.")
         streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each.chain_stream for each in streams], None, strict))
 
 
 class TakenApart(FlatMap):
-    """A flat map that resumes inside an element: Grain's state has the number of its delivered results, at key `told_as`."""
+    """A flat map that resumes inside an element: the entry `told_as` of Grain's state counts its delivered results."""
 
     def __init__(self, function: Any, told_as: str) -> None:
         super().__init__(function)

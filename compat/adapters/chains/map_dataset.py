@@ -280,7 +280,7 @@ class ZipMapDataset(_Named):
 
     def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass a list of datasets to ZipMapDataset.")
+            raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of at least one dataset.")
         datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
         lengths = list(map(len, datasets))
         if len(set(lengths)) > 1:

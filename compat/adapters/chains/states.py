@@ -107,7 +107,7 @@ def _depth(state: Any) -> int:
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """Count the levels of nested interleaves in a tree, at most as many as `state` has levels."""
+    """Return how deep interleaves are nested in a tree; at most the number of levels that `state` has."""
     base = _uncounted(tree)
     datasets = (
         getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None
@@ -127,7 +127,7 @@ def _tree_of(dataset: Any) -> Node:
 
 
 def _uncounted(tree: Node) -> Node:
-    """Return the first node below that is neither an operation nor a node that only counts rows."""
+    """Return the first node, from the top down, that is neither an operation nor a node that only counts rows."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -284,8 +284,8 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 def _of_cache(tree: Node, state: Any) -> Cursor:
     """Convert Grain's state of a cache of `tree` to a cursor (place).
 
-    Once Grain's cache is filled, its state only counts the elements delivered from it; these elements
-    are then made again. CheckpointError or TypeError if the state is not one of a cache.
+    Once Grain's cache is filled, its state only counts the elements delivered from it. Then this function makes these
+    elements a second time, to find the place. CheckpointError or TypeError if the state is not one of a cache.
     """
     given = _count(state["position"])
     if not state["cache_filled"]:
@@ -302,5 +302,7 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise TypeError(f"the state has {value!r} where it must have a whole number of at least 0")
+        raise TypeError(
+            f"the state contains {value!r} in place of a number of elements, which must be a whole number of at least 0"
+        )
     return value

@@ -144,7 +144,7 @@ class OneGenerator(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes that identify this operation, without the generators."""
+        """Return the attributes that identify this operation, by name; the random generators are not among them."""
         return {"transform": self.transform, "first": self.first, "draws": self.draws}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:

@@ -23,8 +23,8 @@ from .records import Record
 class RecordStream:
     """The elements that operations on iterators make of a shard's records.
 
-    A state has the record at which the operations start on resume, and the number of elements
-    delivered since.
+    A state has the record at which the operations start on resume, and the number of elements, made of records from
+    there on, that were delivered.
 
     Args:
         source: a source of records.
