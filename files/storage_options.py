@@ -77,7 +77,7 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
                 "a number of bytes."
             ) from None
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
-    tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
+    tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "a number of tries, such as 8")
     timeout = given.pop("timeout", TIMEOUT_SECONDS)
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
         raise ValueError(f"timeout={short_repr(timeout)} is not a positive number. Pass a number of seconds.")

@@ -33,18 +33,18 @@ _TABLES = {
     "pyarrow.Table": "its columns, {name: table[name].to_numpy() for name in table.column_names}",
     "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
-    "headrace.DataLoader": "the source that it reads, and put more operations into its own: "
+    "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
     "headrace.load(source, transformations=[function, …])",
-    "headrace.IterDataset": "the source at its beginning, or go on with its own methods, stream.map(function).batch(32)."
-    "mp_prefetch(2), which do all that load does",
-    "headrace.Resumable": "the source that its loader reads: an iterator holds a place, and no records by number",
-    "headrace.DeviceLoader": "the source of the loader that it feeds from",
+    "headrace.IterDataset": "the source from which it is made, or call its own methods in place of load: "
+    "stream.map(function).batch(32).mp_prefetch(2)",
+    "headrace.Resumable": "the source that its loader reads, because an iterator cannot return a record by its number",
+    "headrace.DeviceLoader": "the source of the loader from which it gets batches",
     "tensorflow.DatasetV2": "its records in a list, list(dataset.as_numpy_iterator()), or files, with headrace.convert",
-    "grain.IterDataset": "the source at its beginning: a place in a stream must be found without reading",
-    "torch.IterableDataset": "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
+    "grain.IterDataset": "the source from which it is made, because a stream cannot return a record by its number",
+    "torch.IterableDataset": "a dataset with __len__ and __getitem__, because a stream cannot return a record by its number",
     "datasets.IterableDatasetDict": "a split of the dataset loaded without streaming=True",
-    "datasets.IterableDataset": "headrace.HuggingFaceStream(dataset), a chain with batch, map and shuffles of its own, or the "
-    "dataset loaded without streaming=True: a place in it must be found without reading",
+    "datasets.IterableDataset": "headrace.HuggingFaceStream(dataset), a stream with methods such as map and batch, or the "
+    "dataset loaded without streaming=True",
 }
 
 

@@ -92,6 +92,8 @@ class BudgetWindows:
     def pieces(self, shards: int, windows: Ints, steps: Ints, shard: Ints) -> tuple[Ints, Ints, Ints]:
         """Return three arrays for batches: first slot, slot after the last one, and the index of the shape.
 
+        A slot is the place of one record in its window, where records of larger shapes come first.
+
         Args:
             shards: number of shards.
             windows: `int64[n]`, windows of the epoch.
@@ -107,12 +109,12 @@ class BudgetWindows:
         return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
-        """Return the batch that has a slot: index of its step within the window, its shard, and the row in the batch.
+        """Return the batch that has a record: index of its step within the window, its shard, and the row in the batch.
 
         Args:
             shards: number of shards.
             window: number of the window.
-            slot: index of the slot in the window's line.
+            slot: index of a record in the window's list of records, where records of larger shapes come first.
         """
         made = self.steps_on(shards)
         rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])

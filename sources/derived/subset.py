@@ -72,7 +72,10 @@ class Subset(ByOtherKeys):
         return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
-        """Return the record of the source that has the key `key` in the subset; or, if it is made of others, these."""
+        """Return the records of which record `key` of the subset is made.
+
+        This is one record of the source, or the records of other sources of which that record is made.
+        """
         return used_records(self.source, int(self.keys[key]))
 
     def __getstate__(self) -> dict[str, Any]:

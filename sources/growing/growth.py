@@ -138,7 +138,7 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """Return `(path, record)` of each file in the generation `number` and all before it, in order; empty for -1.
+        """Return `(path, description)` of each file in generation `number` and all before it, in order; empty for -1.
 
         Raises:
             SourceError: the generation does not exist.

@@ -35,7 +35,7 @@ Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 """Type of `omit=` for a mix: an `Omit`, or a dict of an `Omit` for each part by name."""
 
-REMEDY = "Pass an array of record keys, the path of a file of them, or a function of file and row"
+REMEDY = "Pass an array of record keys, the path of a file of keys, or a function of file and row"
 
 
 def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:

@@ -156,8 +156,8 @@ class DocumentSource(FileSource[Any]):
         """Raise ValueError if the source cannot read these files together; a subclass may override it."""
 
     def _why_none(self) -> str:
-        """Return the end of the error message that says why files have no documents."""
-        return ""
+        """Return the end of the error message for files without documents: the reason, if it is known, and a remedy."""
+        return ". Pass other files."
 
     def _prepare(self) -> None:
         paths, split, storage, stamps = (

@@ -118,7 +118,7 @@ class TokenSource(TokenDocuments):
 
     def _why_none(self) -> str:
         if not isinstance(self._split, OneLength):
-            return ". Pass other files."
+            return super()._why_none()
         tokens, length = self._token_counts.sum(), self._split.length
         return (
             f", because each has fewer tokens than document_length={length} ({tokens} in all). Pass a smaller "

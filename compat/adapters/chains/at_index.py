@@ -181,7 +181,7 @@ def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
 
 
 def counting(tree: Node) -> Node:
-    """Put a node on top of a tree that counts the rows and does not change them."""
+    """Return the tree with a node on top that counts the rows of the tree, and does not change them."""
     return Joined((tree,), All())
 
 
