@@ -70,7 +70,7 @@ class Windows(OnSource):
         self.length = whole_number("length", length, 1, None, "the number of frames of a window")
         self.stride = self.length
         if stride is not None:
-            self.stride = whole_number("stride", stride, 1, None, "the number of frames from one window to the next, at least 1")
+            self.stride = whole_number("stride", stride, 1, None, "a number of frames, at least 1")
         self._of_frames = episodes is not None
         if lengths is not None and episodes is not None:
             raise TypeError(
