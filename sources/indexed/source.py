@@ -47,7 +47,8 @@ class IndexedSource(FileSource[RecordT]):
     Args:
         paths: a path, a glob, a directory, or a list of these.
         index_dir: folder for the indices. Default: beside the files.
-        max_open_files: maximum number of open files of this source. None (default): as many as the process's limit allows.
+        max_open_files: maximum number of open files of this source. None (default): all sources of a process together keep
+            a quarter of the process's limit open (16 to 256).
         storage_options: how files in a store are reached and cached.
         growing: True or a folder if files may be added later; see `docs/how-to/data-that-changes.md`.
         generation: number of the list of files to read, from 0; None: the newest.

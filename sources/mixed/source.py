@@ -173,7 +173,7 @@ class MixedSource:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about all parts together. If all parts are asynchronous, the event loop reads them; else threads do."""
+        """Facts about all parts together. The event loop reads them only if all parts are asynchronous."""
         parts, wanted = self._facts, [part.reads_ahead for part in self._facts]
         in_loop = [part.read_in_loop is not None for part in parts]
         return SourceFacts(
