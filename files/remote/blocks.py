@@ -310,7 +310,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
 
 
 def runs_of(blocks: Sequence[int]) -> list[list[int]]:
-    """Group consecutive blocks into lists, each of which is fetched by one request.
+    """Group consecutive blocks into lists, each of which is fetched by one request, so its length is limited.
 
     >>> runs_of([0, 1, 2, 7])
     [[0, 1, 2], [7]]

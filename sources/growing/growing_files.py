@@ -211,7 +211,7 @@ class GrowingFiles(Generic[FoundT]):
 
         Args:
             growth: generations of the source.
-            strict: True: raise the error of a file that cannot be read. False (default): leave it out, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False (default): leave it out, with a warning.
         """
         growth.refresh()
         before = growth.newest
@@ -229,7 +229,7 @@ class GrowingFiles(Generic[FoundT]):
         Args:
             paths: paths of the new files.
             first: path of the first file that has records, or empty.
-            strict: True: raise the error of a file that cannot be read. False: leave it out, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: leave it out, with a warning.
         """
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
@@ -246,7 +246,7 @@ class GrowingFiles(Generic[FoundT]):
         Args:
             path: path of the new file.
             first: path of the first file that has records, with which the file must be compatible; or empty.
-            strict: True: raise the error of a file that cannot be read. False: return None, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: return None, with a warning.
         """
         try:
             (facts,) = self._facts_of([path])
