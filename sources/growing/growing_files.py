@@ -114,7 +114,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_inspect_file` for each file, in the order of `paths`. Each file is inspected only once."""
+        """Return the result of `_inspect_file` for each file, in order. A source that grows inspects each file only once."""
         if self._growth is None:
             return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -211,7 +211,8 @@ class GrowingFiles(Generic[FoundT]):
 
         Args:
             growth: generations of the source.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False (default): leave it out, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False (default): leave the
+                file out, with a warning.
         """
         growth.refresh()
         before = growth.newest
@@ -229,7 +230,8 @@ class GrowingFiles(Generic[FoundT]):
         Args:
             paths: paths of the new files.
             first: path of the first file that has records, or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: leave it out, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: leave the file out,
+                with a warning.
         """
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
@@ -246,7 +248,8 @@ class GrowingFiles(Generic[FoundT]):
         Args:
             path: path of the new file.
             first: path of the first file that has records, with which the file must be compatible; or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: return None, with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: return None,
+                with a warning.
         """
         try:
             (facts,) = self._facts_of([path])
