@@ -165,7 +165,9 @@ class Config:
         raise error(f"Unrecognized config option: {shorten(name)}. Use one of the options {', '.join(vars(self))}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")
+        raise ValueError(
+            f"Please use update(): config.update({name!r}, {short_repr(value)}). A flag cannot be set as an attribute."
+        )
 
     def get_or_default(self, name: str) -> Any:
         """Return the value of a flag; ValueError if there is no flag of this name."""

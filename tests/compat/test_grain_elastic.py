@@ -117,7 +117,7 @@ def test_the_states_of_all_shards_of_a_map_dataset_are_one():
     whole.set_states([shard.get_state() for shard in shards])
     assert next(whole).tolist() == [4, 5, 6, 7]
     next(shards[1])
-    with pytest.raises(CheckpointError, match="2 states were not saved at one step"):
+    with pytest.raises(CheckpointError, match="2 states were not saved at the same step"):
         whole.set_states([shard.get_state() for shard in shards])
 
 

@@ -129,7 +129,7 @@ class ElasticIterator(IterDataset[Any]):
             return
         if not read or any(state != read[0] for state in read):
             raise CheckpointError(
-                f"the {len(read)} states were not saved at one step. Pass states that all shards "
+                f"the {len(read)} states were not saved at the same step. Pass states that all shards "
                 "saved at the same step."
             )
         self.set_state(read[0])
