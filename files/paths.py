@@ -174,11 +174,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
             )
         return found
     hint = (
-        ". Pass a URL as a string, because Path removes a slash from it."
-        if _LOST_SLASH.match(name)
-        else ". Check the path."
+        "Pass a URL as a string, because Path removes a slash from it" if _LOST_SLASH.match(name) else "Check the path"
     )
-    raise SourceNotFoundError(f"there is no file or directory {short_repr(name, TEXT)}{hint}")
+    raise SourceNotFoundError(f"there is no file or directory {short_repr(name, TEXT)}. {hint}.")
 
 
 def text_of(path: Any) -> str:

@@ -122,7 +122,7 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"the files {first_few(paths)} contain no documents{self._why_none()}")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no documents. {self._why_none()}.")
         self._prepare()
 
     def _numbers(self) -> Int64s:
@@ -157,7 +157,7 @@ class DocumentSource(FileSource[Any]):
 
     def _why_none(self) -> str:
         """Return the end of the error message for files without documents: the reason, if it is known, and a remedy."""
-        return ". Pass other files."
+        return "Pass other files"
 
     def _prepare(self) -> None:
         paths, split, storage, stamps = (

@@ -121,8 +121,8 @@ class TokenSource(TokenDocuments):
             return super()._why_none()
         tokens, length = self._token_counts.sum(), self._split.length
         return (
-            f", because each has fewer tokens than document_length={length} ({tokens} in all). Pass a smaller "
-            "document_length=, or other files."
+            f"Each has fewer tokens than document_length={length} ({tokens} in all). Pass a smaller "
+            "document_length=, or other files"
         )
 
 
