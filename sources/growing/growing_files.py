@@ -345,6 +345,6 @@ class GrowingFiles(Generic[FoundT]):
         if self._growth is None:
             raise SourceError(
                 f"{self} cannot look for new records, because it was made without growing=. Pass "
-            "growing=True when you make the source."
+                "growing=True when you make the source."
             )
         return self._growth
