@@ -224,8 +224,8 @@ class Growth:
             (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
         )
         return SourceError(
-            f"{shorten(path)} {how}, but it is in generation {number} (a list of files) of the growing source, and "
-            "the files of a generation must not change. Restore the file, and write new data under new "
+            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and "
+            "files of a generation must not change. Restore the file, and write new data under new "
             f"names. Or remove {shorten(self._log.folder)}, which begins a new history: then older "
             "checkpoints cannot be restored."
         )

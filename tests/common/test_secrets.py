@@ -296,7 +296,7 @@ def test_a_plan_reads_no_other_files_than_the_source(tmp_path):
     plan = {"identity": {each: identity[each] for each in ("source", "options")}}
     plan["shards"] = [{"name": made.shards[0].name, "parts": parts}]
     (target / ".conversion" / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(ConversionError, match=r"the plan of a conversion of .*but the source"):
+    with pytest.raises(ConversionError, match=r"an unfinished conversion of .*but the source"):
         _convert(source, target)
 
 

@@ -68,7 +68,7 @@ def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
         with pytest.raises(ConversionError, match="another conversion, which differs in"):
             convert(tfrecords, tmp_path / "out", **options)
     os.utime(tfrecords / "a.tfrecord", (1, 1))
-    with pytest.raises(ConversionError, match=r"differs in: files\. Remove it"):
+    with pytest.raises(ConversionError, match=r"differs in: files\. Remove this folder"):
         convert(tfrecords, tmp_path / "out")
 
 
