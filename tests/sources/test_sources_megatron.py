@@ -206,7 +206,7 @@ SPOILT = {
     "before": ({"pointers": packed("q", -2, 4, 6)}, "sequence 0 should be at byte -2"),
     "odd": ({"pointers": packed("q", 0, 3, 6)}, "sequence 1 should be at byte 3"),
     "apart": ({"pointers": packed("q", 0, 6, 6)}, "sequence 1 belongs to"),
-    "falling": ({"ends": packed("q", 0, 3, 2)}, r"x\.idx: document 2 begins at sequence 2, but the document before it begins at sequence 3"),
+    "falling": ({"ends": packed("q", 0, 3, 2)}, r"x\.idx: document 2 begins at sequence 2, but the document before it"),
     "not ended": ({"ends": packed("q", 0, 1, 2)}, r"documents contain the sequences 0 to 2 of 3, so the last document was not"),
 }  # fmt: skip
 
