@@ -52,7 +52,8 @@ class Stream:
         max_errors: number of skipped errors after which one is raised; None: no limit.
 
     Raises:
-        ValueError: if a source grows during the run and the stream is joined, limited, cached or repeated.
+        ValueError: if a source grows during the run and the stream is joined (other than in a mix), limited, cached or
+            repeated.
     """
 
     tree: Tree
@@ -63,11 +64,11 @@ class Stream:
     max_errors: int | None = None
 
     def __post_init__(self) -> None:
-        if any(leaf.growth is not None for leaf in _leaves(self.tree)) and _is_joined(self.tree):
+        if any(rule.kind != "mix" for rule in _rules_above_growth(self.tree)):
             raise ValueError(
-                "a stream of a growing source cannot be joined with others, limited, cached or repeated. Call "
-                'repeat() before to_iter_dataset(). Or pass to_iter_dataset(growth="hand"), which reads only '
-                "the records that exist now."
+                "a stream of a growing source can be mixed with others, but not joined in another way, limited, cached "
+                'or repeated. Call repeat() before to_iter_dataset(). Or pass to_iter_dataset(growth="hand"), which '
+                "reads only the records that exist now."
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
@@ -355,11 +356,17 @@ def _leaves(tree: Tree) -> list[Any]:
     return [leaf for below in _inputs(tree) for leaf in _leaves(below)]
 
 
-def _is_joined(tree: Tree) -> bool:
-    return isinstance(_line(tree)[-1], Joined)
+def _rules_above_growth(tree: Tree) -> list[JoinPolicy]:
+    """Return the rules of all joins through which rows of growing sources pass."""
+    if not any(leaf.growth is not None for leaf in _leaves(tree)):
+        return []
+    own = [tree.rule] if isinstance(tree, Joined) else []
+    return [*own, *(rule for below in _inputs(tree) for rule in _rules_above_growth(below))]
 
 
-def _inputs(tree: Apply | Joined) -> tuple[Tree, ...]:
+def _inputs(tree: Tree) -> tuple[Tree, ...]:
+    if isinstance(tree, Read):
+        return ()
     return (tree.input,) if isinstance(tree, Apply) else tree.inputs
 
 

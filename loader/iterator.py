@@ -20,7 +20,7 @@ from .passes import Passes
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .run_here import run_here
-from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
+from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
 from .state.live import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.schema import LoaderState, parsed
@@ -74,9 +74,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
-        self._changed_at = (
-            0  # position of the change of the order that was taken in last, since the start or `set_state`
-        )
+        self._changed_at: dict[int, int] = {}  # by leaf, the last change of its order since the start or `set_state`
         self._run: Rows | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
@@ -281,9 +279,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _flow(self, executor: Executor) -> Flow:
         self._start, self._run = self.here().cursor, None
-        horizon = lookout_of(self._pipeline, self.here().state, self._notice, self._changed_at)
+        horizons = lookouts_of(self._pipeline, self.here().state, self._notice, self._changed_at)
         return Flow(
-            self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizon=horizon
+            self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizons=horizons
         )
 
     def _unread(self) -> Ranges:
@@ -315,7 +313,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         found = resumed(loaders, state, strict=False)
         self._running.end()
         self._loaders, self._pipeline, self._start, self._run = *found[:3], None
-        self._changed_at = change.position
+        self._changed_at[change.leaf] = change.position
         return self._begin()
 
     def change(
@@ -395,5 +393,5 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
-        self._step, self._first_step, self._changed_at, self._changes = state.step, state.step, 0, changes
+        self._step, self._first_step, self._changed_at, self._changes = state.step, state.step, {}, changes
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False

@@ -351,6 +351,15 @@ def _streams(program: Program, shard: ShardOptions, world: World) -> Any:
     return _with_tail(program, IterDataset.mix(parts, _schedule(program), when_exhausted="all"))
 
 
+def _growing_streams(program: Program, shard: ShardOptions, world: World) -> Any:
+    parts = {}
+    for name, count in program.records.items():
+        part = MapDataset.source(Records(world, name, count, True)).shuffle(seed=3)
+        part = part.omit(list(keys)) if (keys := program.omitted.get(name, ())) else part
+        parts[name] = part.to_iter_dataset(QUIET, shard_options=shard, growth=_growth(program, world))
+    return _with_tail(program, IterDataset.mix(parts, _schedule(program), when_exhausted="all"))
+
+
 def _streams_of_streams(program: Program, shard: ShardOptions, world: World) -> Any:
     parts = _nested(program, IterDataset.mix, {name: _stream(program, name, shard) for name in program.records})
     return _with_tail(program, IterDataset.mix(parts, _outer(program), when_exhausted="all"))
@@ -409,4 +418,6 @@ KINDS = {
     "growing now": Kind(_growing, ("omit",), (1, 1), grows=True, several_epochs=True),
     "growing mix epoch": Kind(_growing_mix, ("weights", "omit"), (2, 2), grows=True),
     "growing mix now": Kind(_growing_mix, ("weights", "omit"), (2, 2), grows=True),
+    "growing streams epoch": Kind(_growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True),
+    "growing streams now": Kind(_growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...common.messages import first_few
 from ...errors import CheckpointError
@@ -110,6 +111,64 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
             )
 
 
+@dataclass(frozen=True)
+class LeafAlone:
+    """A leaf (a source with its sampler) of joined streams, as a pipeline of its own.
+
+    Without joins, it is the whole pipeline.
+
+    Attributes:
+        number: index of the leaf.
+        pipeline: pipeline of this leaf, and of the operations on its records.
+    """
+
+    number: int
+    pipeline: Pipeline
+
+    @classmethod
+    def of(cls, whole: Pipeline, number: int) -> LeafAlone:
+        if not whole.joins:
+            return cls(number, whole)
+        alone = compiled(Apply(Read(whole.leaves[number]), whole.stage_on(number).operations))
+        assert alone.snapshot is not None
+        sources = whole.identity.sources[number : number + 1]
+        return cls(number, dataclasses.replace(alone, snapshot=dataclasses.replace(alone.snapshot, sources=sources)))
+
+    def state_of(self, whole: Pipeline, state: LoaderState) -> LoaderState:
+        """Return what a state of the whole pipeline says about the leaf, as a state of the leaf's pipeline."""
+        if not whole.joins:
+            return state
+        number, stage = self.number, whole.stage_on(self.number).number
+        return dataclasses.replace(
+            state,
+            cursor=Cursor((state.cursor.positions[number],), state.cursor.skips[stage : stage + 1]),
+            identity=self.pipeline.identity.with_order(
+                0, state.identity.orders[number], state.identity.sources[number]
+            ),
+            lineages=(state.lineages[number],),
+            places={0: state.places[number]} if number in state.places else {},
+        )
+
+    def put_back(self, whole: Pipeline, changed: Pipeline) -> Pipeline:
+        """Return the whole pipeline with the leaf of `changed`, which is this leaf's pipeline after a change."""
+        if not whole.joins:
+            return changed
+        assert whole.snapshot is not None and changed.snapshot is not None
+        leaves, sources = list(whole.leaves), list(whole.snapshot.sources)
+        leaves[self.number], sources[self.number] = changed.leaf, changed.snapshot.sources[0]
+        snapshot = dataclasses.replace(whole.snapshot, sources=tuple(sources))
+        return dataclasses.replace(whole, leaves=tuple(leaves), snapshot=snapshot)
+
+    def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
+        """Return the state of the whole pipeline with the source, order and history of shards of this leaf's state."""
+        if len(whole.lineages) == 1:
+            return of_leaf
+        number = self.number
+        lineages = (*whole.lineages[:number], *of_leaf.lineages, *whole.lineages[number + 1 :])
+        identity = whole.identity.with_order(number, of_leaf.identity.order, of_leaf.identity.sources[0])
+        return dataclasses.replace(whole, identity=identity, lineages=lineages)
+
+
 def _may_change(leaf: Leaf, saved: Values) -> bool:
     """Return True if records of a source can be omitted or appended, or were during the earlier run.
 
@@ -141,9 +200,9 @@ def _with_leaf(
         CheckpointError: the run cannot be resumed with this change.
     """
     leaf = pipeline.leaves[number]
-    alone = _alone(pipeline, number)
-    before = [_of_leaf(pipeline, alone, state, number) for state in states]
-    changed, after = migrate_records(alone, before, strict, run)
+    alone = LeafAlone.of(pipeline, number)
+    before = [alone.state_of(pipeline, state) for state in states]
+    changed, after = migrate_records(alone.pipeline, before, strict, run)
     if changed.leaf.sampler is leaf.sampler and after == before:
         return pipeline, states
     if _histories(changed.leaf.sampler.fingerprint) not in [
@@ -152,55 +211,7 @@ def _with_leaf(
         _check_between(pipeline, states, number)
         if any(state.cursor.positions[0] for state in before):
             _check_repeated(pipeline, number)
-    leaves = (*pipeline.leaves[:number], changed.leaf, *pipeline.leaves[number + 1 :])
-    return dataclasses.replace(pipeline, leaves=leaves), [
-        _with_order(state, number, of_leaf) for state, of_leaf in zip(states, after)
-    ]
-
-
-def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline with only the source at index `number`, and the operations on its records before the first join."""
-    alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
-    assert alone.snapshot is not None
-    sources = pipeline.identity.sources[number : number + 1]
-    return dataclasses.replace(alone, snapshot=dataclasses.replace(alone.snapshot, sources=sources))
-
-
-def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Reduce a state of joined streams to the values of one source.
-
-    Args:
-        pipeline: the pipeline of joined streams.
-        alone: the pipeline of this source alone, from `_alone`.
-        state: a state of `pipeline`.
-        number: index of the source.
-
-    Returns:
-        A state of `alone`.
-    """
-    stage = pipeline.stage_on(number).number
-    identity = alone.identity.with_order(0, state.identity.orders[number], state.identity.sources[number])
-    return dataclasses.replace(
-        state,
-        cursor=Cursor((state.cursor.positions[number],), state.cursor.skips[stage : stage + 1]),
-        identity=identity,
-        lineages=(state.lineages[number],),
-        places={0: state.places[number]} if number in state.places else {},
-    )
-
-
-def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return a state of joined streams in which one source gets the order and history of `of_leaf`.
-
-    Args:
-        state: the state of joined streams.
-        number: index of the source.
-        of_leaf: state of that source alone.
-    """
-    lineages = (*state.lineages[:number], *of_leaf.lineages, *state.lineages[number + 1 :])
-    return dataclasses.replace(
-        state, identity=state.identity.with_order(number, of_leaf.identity.order), lineages=lineages
-    )
+    return alone.put_back(pipeline, changed), [alone.put_back_state(*both) for both in zip(states, after)]
 
 
 def _histories(order: Values) -> list[Values]:

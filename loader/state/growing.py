@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ...common.identity.values import digest
@@ -30,6 +31,7 @@ from ..plan.growth import (
     orders_of,
     source_at,
 )
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .decisions import Decision, DecisionLog, Decisions
 from .schema import LoaderState
@@ -69,12 +71,13 @@ class OrderChangedError(Exception):
 
     Attributes:
         position: first global position (counted over all shards) with the new order.
+        leaf: index of the source among the joined sources; 0 without joins.
         news: for each source with appended records, by name: the decision which version of its files to read.
     """
 
-    def __init__(self, position: int, news: Decisions) -> None:
-        super().__init__(f"{news} of the source holds from position {position} on")
-        self.position, self.news = position, news
+    def __init__(self, position: int, leaf: int, news: Decisions) -> None:
+        super().__init__(f"{news} of source {leaf} is read from position {position} on")
+        self.position, self.leaf, self.news = position, leaf, news
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
@@ -86,6 +89,14 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
         change: the position of the change, and the generations (versions of the source's files) to
             read from there on.
     """
+    from .changed_streams import LeafAlone  # not needed before records are appended
+
+    alone = LeafAlone.of(loaders, change.leaf)
+    now, of_leaf = _grown(alone.pipeline, alone.state_of(loaders, state), change)
+    return alone.put_back(loaders, now), alone.put_back_state(state, of_leaf)
+
+
+def _grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
     saved = state.identity.order
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
     order: Any = now.leaf.sampler
@@ -114,17 +125,25 @@ def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
     return mix.with_parts(parts).going_on(saved, change.position, False)
 
 
-def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Return the object that checks for appended records during a run; None if the loader does not ask for such checks.
+def lookouts_of(
+    pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begins: Mapping[int, int]
+) -> dict[int, Lookout]:
+    """Return the objects that check for appended records during a run, by the index of the source.
+
+    A source has none if its loader or stream does not ask for such checks.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
         notice: logs once that the run waits.
-        begin: position of the last change of the order in this run. Checks before it are not repeated.
+        begins: by the index of a source, position of the last change of its order in this run. Checks before it are not
+            repeated.
     """
-    growth = pipeline.leaves[0].growth
-    return None if growth is None else Lookout(pipeline, state, growth, notice, begin)
+    return {
+        number: Lookout(pipeline, state, number, leaf.growth, notice, begins.get(number, 0))
+        for number, leaf in enumerate(pipeline.leaves)
+        if leaf.growth is not None
+    }
 
 
 class Lookout:
@@ -133,24 +152,26 @@ class Lookout:
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
+        number: index of the source.
         growth: the user's options for growing sources.
         notice: logs once that the run waits.
-        begin: position of the last change of the order in this run.
+        begin: position of the last change of this source's order in this run.
     """
 
     def __init__(
-        self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice, begin: int
+        self, pipeline: Pipeline, state: LoaderState, number: int, growth: GrowthOptions, notice: WaitNotice, begin: int
     ) -> None:
-        self._leaf, self._growth, self._notice = pipeline.leaf, growth, notice
-        self._sources, self._orders = growing_parts(pipeline.leaf.source), orders_of(pipeline.leaf)
-        whole: Any = pipeline.leaf.sampler.with_shard_options(NoSharding())
+        leaf = pipeline.leaves[number]
+        self._leaf, self._number, self._growth, self._notice = leaf, number, growth, notice
+        self._sources, self._orders = growing_parts(leaf.source), orders_of(leaf)
+        whole: Any = leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
-        self._log = _log_of(pipeline, growth)
+        self._log = _log_of(leaf, growth)
         from .record_checks import first_unread
 
-        unread = first_unread(pipeline, [state], of_shard=state.shard[0])
+        unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
         self._begun = min(max(unread, begin), self._total)  # where shards ended unevenly, they may stand beyond the end
-        self._looks = looks_of(growth, pipeline.leaf, self._begun)
+        self._looks = looks_of(growth, leaf, self._begun)
         self._is_final = False
         self._were_incomplete = set[str]()
 
@@ -194,7 +215,7 @@ class Lookout:
             return False
         news = {name: each for name, each in found.items() if self._is_new(look, name, each)}
         if news:
-            raise OrderChangedError(look, news)
+            raise OrderChangedError(look, self._number, news)
         self._is_final = look >= self._total
         if not self._is_final:
             self._looks.advance()
@@ -291,7 +312,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     growth = pipeline.leaf.growth
     if growth is None:
         return pipeline
-    log, source = _log_of(pipeline, growth, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
+    log, source = _log_of(pipeline.leaf, growth, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
     found = log.read(epoch) if log is not None else None
     if found is None:
         found = {ONLY: Decision(source.newest_generation(), False)}
@@ -299,15 +320,15 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     return at_generation(pipeline, found[ONLY].generation)
 
 
-def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
+def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
     """Return the log of the decisions about appended records; None if there is a single shard and the user gave no log.
 
     Args:
-        pipeline: pipeline of the run.
+        leaf: the source, or mix of sources, with its sampler.
         growth: the user's options for growing sources, with the folder of the log, if the user gave one.
         *loop: "epochs" for loops over `loader.epochs()`, which have a log of their own; nothing for `iter(loader)`.
     """
-    leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
+    sampler = leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:
         return None
     growing = growing_parts(leaf.source)
@@ -315,6 +336,8 @@ def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLo
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting_mix(sampler) if sampler.facts.parts else lasting(sampler.fingerprint)
-    values = [order, fingerprint_of(source), growth.at, every, *loop]
+    # With other omitted records, a position stands for another record, so earlier decisions do not apply to it.
+    omitted = {name: part.omitted.digest for name, part in orders_of(leaf).items() if len(part.omitted)}
+    values = [order, fingerprint_of(source), growth.at, every, *loop, *([omitted] if omitted else [])]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -10,8 +10,8 @@ order, each with its origin (the records it was made from, and the cursor after 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -51,7 +51,8 @@ class RowStreams:
         planned: True: groups of rows, and tasks of sources without random access, have the length from
             the plan, however long tasks take. So all shards cut them at the same places without
             communication.
-        horizon: knows up to which position the order is final; None if it does not change.
+        horizons: for each leaf (source with its sampler) whose order may change, by its index: an object that knows up to
+            which position the order is final.
     """
 
     pipeline: Pipeline
@@ -61,7 +62,7 @@ class RowStreams:
     observer: Observer
     unread: Ranges = ()
     planned: bool = False
-    horizon: Horizon | None = None
+    horizons: Mapping[int, Horizon] = field(default_factory=dict)
 
     def __post_init__(self, start: Cursor) -> None:
         self._whole = self.pipeline.whole_from(start)
@@ -132,7 +133,13 @@ class RowStreams:
         opens = [partial(self._rows, one, size=size, former=former, most=wanted) for one in join.inputs]
         starts, cursors = (self.pipeline.inputs_at(join, at) for at in (self.pipeline.start_of(part), start))
         runs = JoinedRuns(
-            opens, cursors, starts, join.rule, start.notes[-1], lambda: min(size, self.executor.most_rows())
+            opens,
+            cursors,
+            starts,
+            join.rule,
+            start.notes[-1],
+            lambda: min(size, self.executor.most_rows()),
+            prompt=bool(self.horizons),
         )
         repeated = any(above.rule.restarts for above in self.pipeline.joins[join.number + 1 :])
         if not join.rule.keeps or not repeated or start != self.pipeline.start_of(part):
@@ -149,9 +156,9 @@ class RowStreams:
         def requests(begin: int, stop: int) -> Iterator[Request]:
             return span_requests(stage, leaf, kept(self.unread, begin, stop), self.executor.inputs)
 
-        if self.horizon is None or former:
+        if leaf not in self.horizons:  # former shards' leaves have higher indices
             return AtHand(requests(first, total))
-        return DecidedSpans(requests, self.horizon, first, total, stage.unit)
+        return DecidedSpans(requests, self.horizons[leaf], first, total, stage.unit)
 
 
 class Flow:
@@ -165,7 +172,8 @@ class Flow:
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
         planned: True: groups of rows have the length from the plan; False: a length that depends on how long tasks take.
-        horizon: knows up to which position the order is final; None if it does not change.
+        horizons: for each leaf (source with its sampler) whose order may change, by its index: an object that knows up to
+            which position the order is final.
     """
 
     def __init__(
@@ -177,9 +185,9 @@ class Flow:
         observer: Observer,
         unread: Ranges = (),
         planned: bool = False,
-        horizon: Horizon | None = None,
+        horizons: Mapping[int, Horizon] | None = None,
     ) -> None:
-        streams = RowStreams(pipeline, start, executor, skipped, observer, unread, planned, horizon)
+        streams = RowStreams(pipeline, start, executor, skipped, observer, unread, planned, horizons or {})
         self._waits = observer.waits
         self._runs = streams.open(start)
 

@@ -94,6 +94,8 @@ class JoinedRuns:
         rule: decides from which input the next row comes.
         state: state of the rule at the beginning.
         most: function that returns the largest number of rows to take at a time.
+        prompt: True: rows that have arrived are taken before the join waits for others. An input may wait for its
+            source to grow.
     """
 
     opens: Sequence[Open]
@@ -102,6 +104,7 @@ class JoinedRuns:
     rule: JoinPolicy
     state: JoinState
     most: Callable[[], int]
+    prompt: bool = False
     _size: int = 1
     _taken: int = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
     _choices: NDArray[np.int64] | None = None
@@ -120,14 +123,17 @@ class JoinedRuns:
             choices = self._chosen()
             counts = np.bincount(choices, minlength=len(self._inputs))
             chosen = np.flatnonzero(counts).tolist()
-            at_hand = [self._inputs[number].has(int(counts[number]), wait) for number in chosen]  # all of them begin
-            if not all(at_hand):
+            waits = wait and not self.prompt
+            at_hand = [self._inputs[number].has(int(counts[number]), waits) for number in chosen]  # all of them begin
+            if not wait and not all(at_hand):
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
             if count:
                 self._size = more_or_fewer(self._size, perf_counter() - began, self.most())
                 return self._take(choices[:count])
-            if not self._go_on(int(choices[0]) if len(choices) else None, wait):
+            if self.prompt and len(choices) and self._inputs[int(choices[0])].ended is None:
+                self._inputs[int(choices[0])].has(1, wait)
+            elif not self._go_on(int(choices[0]) if len(choices) else None, wait):
                 return None
         return self._ended
 
