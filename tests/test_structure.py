@@ -32,7 +32,7 @@ PACKAGES = (
     ("chains",),
     ("conversion",),
     ("reporting",),
-    ("checkpoint", "compat", "tools"),
+    ("checkpoint", "compat", "tools", "testing"),
 )
 """From the bottom to the top. No package imports from one above it."""
 

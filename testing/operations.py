@@ -1,0 +1,81 @@
+"""Tests that every operation must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ..loader import DataLoader
+from ..operations import MapTransform
+from ..samplers import IndexSampler, ShardOptions
+from .comparing import assert_equal, comparable
+from .streams import StreamConformance, first_of
+
+
+class OperationConformance(StreamConformance):
+    """Tests of an operation: a subclass of it, named `Test…`, is collected by pytest.
+
+    They check that the stream is the same in every run and for any number of workers, that a state of any step and any
+    number of shards continues exactly, that records are not changed in place, and that a record that fails is skipped
+    alone with `on_error="skip"`.
+
+    Attributes:
+        count: number of records.
+        worker_counts: numbers of worker processes whose streams are compared with the stream of none.
+        shard_counts: numbers of shards before and after the number changes.
+
+    >>> import headrace
+    >>> class TestDouble(OperationConformance):
+    ...     def operations(self):
+    ...         return [headrace.MapTransform(lambda record: record * 2)]
+    """
+
+    count = 24
+
+    def operations(self) -> Sequence[Any]:
+        """Return the operations of the loader: the operation under test, alone or among others."""
+        raise NotImplementedError
+
+    def record(self, key: int) -> Any:
+        """Return the record with a key, from 0 to `count` - 1. The default is the key."""
+        return key
+
+    def loader(
+        self, shard: ShardOptions | None = None, worker_count: int = 0, first: Sequence[Any] = (), **options: Any
+    ) -> DataLoader:
+        records = [self.record(key) for key in range(self.count)]
+        sampler = IndexSampler(self.count, shard, shuffle=True, seed=1, num_epochs=2)
+        operations = [*first, *self.operations()]
+        return DataLoader(
+            data_source=records, sampler=sampler, operations=operations, worker_count=worker_count, **options
+        )
+
+    def test_records_are_not_changed_in_place(self) -> None:
+        """The operation makes new objects. A record that it changed would be another one in the next epoch."""
+        records = [self.record(key) for key in range(self.count)]
+        before = [comparable(record) for record in records]
+        first_of(iter(DataLoader(data_source=records, operations=self.operations(), worker_count=0)), self.count)
+        changed = [key for key, record in enumerate(records) if comparable(record) != before[key]]
+        assert not changed, f"the operation changes records {changed} in place"
+
+    def test_a_record_that_fails_is_the_same_for_any_worker_count(self) -> None:
+        """An error of a record is raised at its place in the stream, or skipped, whoever does the work."""
+        bad = comparable(self.record(self.count // 2))
+
+        def fail(record: Any) -> Any:
+            if comparable(record) == bad:
+                raise _PlantedError
+            return record
+
+        first = [MapTransform(fail)]
+        expected = list(self.loader(None, 0, first, on_error="skip"))
+        for worker_count in self.worker_counts:
+            assert_equal(list(self.loader(None, worker_count, first, on_error="skip")), expected)
+        with pytest.raises(_PlantedError):
+            list(self.loader(None, 0, first))
+
+
+class _PlantedError(Exception):
+    """Raised by the test for one record."""

@@ -1,0 +1,210 @@
+"""The classes of `headrace.testing`: headrace's own objects pass, and each planted fault fails the test that is for it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headrace
+from headrace.testing import OperationConformance, SamplerConformance, SourceConformance
+
+PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "test-your-own.md"
+
+
+def _rows(batch):
+    return list(batch)
+
+
+class TestMap(OperationConformance):
+    worker_counts = (2,)
+
+    def operations(self):
+        return [headrace.MapTransform(lambda key: key * 2)]
+
+
+class TestRandomMap(OperationConformance):
+    worker_counts = (1,)
+
+    def operations(self):
+        return [headrace.RandomMapTransform(lambda key, rng: key + rng.random())]
+
+
+class TestFilterAndFlatMap(OperationConformance):
+    worker_counts = (2,)
+
+    def operations(self):
+        return [headrace.Filter(lambda key: key % 3 != 1), headrace.FlatMap(lambda key: [key] * (key % 4))]
+
+
+class TestBatch(OperationConformance):
+    worker_counts = (2,)
+
+    def operations(self):
+        return [headrace.Batch(5)]
+
+    def rows(self, element):
+        return _rows(element)
+
+
+class TestPack(OperationConformance):
+    worker_counts = (2,)
+
+    def record(self, key):
+        return np.full(1 + key % 3, key)
+
+    def operations(self):
+        return [headrace.Pack(5, window=4)]
+
+    def rows(self, element):
+        return element["tokens"][element["tokens_segment_ids"] > 0].tolist()
+
+
+class TestWindowShuffle(OperationConformance):
+    worker_counts = (2,)
+
+    def operations(self):
+        return [headrace.WindowShuffle(5, seed=1)]
+
+
+class TestShuffle(SamplerConformance):
+    worker_counts = (2,)
+
+    def sampler(self):
+        return headrace.IndexSampler(self.count, shuffle=True, seed=1, num_epochs=2)
+
+
+class TestBlockShuffle(SamplerConformance):
+    worker_counts = (1,)
+
+    def sampler(self):
+        shuffle = headrace.BlockShuffle(block=4, window=2)
+        return headrace.IndexSampler(self.count, shuffle=shuffle, seed=1, num_epochs=1)
+
+
+class TestWeighted(SamplerConformance):
+    each_once = False
+    worker_counts = (1,)
+
+    def sampler(self):
+        return headrace.WeightedSampler(range(1, self.count + 1), seed=1)
+
+
+class TestSquares(SourceConformance):
+    def open(self, folder, count):
+        return [key * key for key in range(count)]
+
+    def expected_record(self, key):
+        return key * key
+
+
+def test_the_page_runs_as_it_is(tmp_path):
+    """The program of the docs page is collected by pytest, and all of it passes."""
+    program = PAGE.read_text().split("```python\n")[1].split("```")[0]
+    (tmp_path / "test_mine.py").write_text(program)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert run.returncode == 0, run.stdout
+    assert "passed" in run.stdout and "failed" not in run.stdout
+
+
+class InPlace(OperationConformance):
+    def record(self, key):
+        return np.array([key])
+
+    def operations(self):
+        return [headrace.MapTransform(_doubled)]
+
+
+def _doubled(record):
+    record *= 2
+    return record
+
+
+class OfItsOwnChance(OperationConformance):
+    def operations(self):
+        return [headrace.MapTransform(lambda key: key + random.SystemRandom().random())]
+
+
+class Counting(OperationConformance):
+    def operations(self):
+        return [headrace.MapTransform(Count())]
+
+
+class Count:
+    """A function that remembers how often it was called."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, key):
+        self.calls += 1
+        return self.calls
+
+
+class Forgetful(SamplerConformance):
+    def sampler(self):
+        return Drawing(self.count)
+
+
+class Drawing:
+    """A sampler that draws anew at each call."""
+
+    fingerprint = {"kind": "Drawing"}  # noqa: RUF012
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return headrace.RecordMetadata(index, random.SystemRandom().randrange(self.count))
+
+
+class Twice(SamplerConformance):
+    def sampler(self):
+        return HalfOfThem(self.count)
+
+
+class HalfOfThem(Drawing):
+    def __getitem__(self, index):
+        return headrace.RecordMetadata(index, index // 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "test"),
+    [
+        (InPlace, "test_records_are_not_changed_in_place"),
+        (OfItsOwnChance, "test_a_second_run_gives_the_same_stream"),
+        (OfItsOwnChance, "test_a_state_of_any_step_continues_exactly"),
+        (OfItsOwnChance, "test_workers_give_the_same_stream"),
+        (Counting, "test_a_state_of_any_step_continues_exactly"),
+        (Counting, "test_other_shards_deliver_what_is_left"),
+        (Counting, "test_a_record_that_fails_is_the_same_for_any_worker_count"),
+        (Forgetful, "test_a_position_has_the_same_record_whenever_it_is_asked_for"),
+        (Forgetful, "test_each_record_comes_once_in_each_epoch"),
+        (Twice, "test_each_record_comes_once_in_each_epoch"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_a_planted_fault_fails_its_test(kind, test):
+    with pytest.raises(AssertionError):
+        getattr(kind(), test)()
+
+
+class Swapped(list):
+    """A source that mixes up records which are read together."""
+
+    def __getitems__(self, keys):
+        return [self[key] for key in sorted(keys)]
+
+
+def test_a_source_that_mixes_up_records_fails():
+    source = headrace.sources.as_source(Swapped(range(SourceConformance.count)))
+    with pytest.raises(AssertionError):
+        SourceConformance().test_many_keys_give_the_same_as_one_by_one(source, list(range(SourceConformance.count)))
