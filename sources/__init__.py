@@ -13,6 +13,9 @@ from .protocol import DataSource, fingerprint_of, reader_of
 if TYPE_CHECKING:
     from .accepted import as_source
     from .array_record.source import ArrayRecordDataSource
+    from .arrays.hdf5 import HDF5Source
+    from .arrays.npz import NpzSource
+    from .arrays.zarr import ZarrSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.lance import LanceSource
     from .arrow.parquet import ParquetDataSource
@@ -38,6 +41,7 @@ __all__ = [
     "BytesSource",
     "DataSource",
     "FormerKeys",
+    "HDF5Source",
     "HuggingFaceDataSource",
     "ImageFolderDataSource",
     "JsonLinesDataSource",
@@ -45,6 +49,7 @@ __all__ = [
     "MegatronSource",
     "MemorySource",
     "MixedSource",
+    "NpzSource",
     "ParquetDataSource",
     "RangeDataSource",
     "SourceFacts",
@@ -55,6 +60,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "Windows",
+    "ZarrSource",
     "as_source",
     "attention",
     "fingerprint_of",
@@ -69,6 +75,7 @@ if not TYPE_CHECKING:
             "ArrayRecordDataSource": "array_record.source",
             "BytesSource": "tokens.byte_records",
             "FormerKeys": "omission.rewritten",
+            "HDF5Source": "arrays.hdf5",
             "HuggingFaceDataSource": "arrow.hugging_face",
             "ImageFolderDataSource": "image_folder",
             "JsonLinesDataSource": "indexed.json_lines",
@@ -76,6 +83,7 @@ if not TYPE_CHECKING:
             "MegatronSource": "tokens.megatron",
             "MemorySource": "memory",
             "MixedSource": "mixed.source",
+            "NpzSource": "arrays.npz",
             "ParquetDataSource": "arrow.parquet",
             "lengths_of": "lengths",
             "RangeDataSource": "range",
@@ -86,6 +94,7 @@ if not TYPE_CHECKING:
             "TokenSource": "tokens.source",
             "TokenWriter": "tokens.writer",
             "Windows": "derived.windows",
+            "ZarrSource": "arrays.zarr",
             "as_source": "accepted",
         },
         entry_points="headrace.sources",

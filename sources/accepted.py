@@ -55,6 +55,7 @@ def as_source(data: Any) -> DataSource[Any]:
     |---|---|
     | list, tuple, range, array, dict of arrays | `MemorySource` |
     | `datasets.Dataset` | `HuggingFaceDataSource` |
+    | dataset, group or file of h5py; array or group of Zarr, in a file | `HDF5Source`; `ZarrSource` |
     | a source whose reads are coroutines (`async def`) | `AsyncSource` |
     | any other object with `__len__` and `__getitem__` | `data` itself |
 
@@ -73,6 +74,8 @@ def as_source(data: Any) -> DataSource[Any]:
         from .arrow.hugging_face import HuggingFaceDataSource
 
         return HuggingFaceDataSource(data)
+    if (opened := _opened_again(data)) is not None:
+        return opened
     asynchronous = is_asynchronous(data)
     needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
     missing = [name for name in needed if not hasattr(type(data), name)]
@@ -119,6 +122,20 @@ def _refuse_no_source(data: Any) -> None:
             "for name, column in data.items()}. To mix the records of the lists, pass "
             "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
         )
+
+
+def _opened_again(data: Any) -> DataSource[Any] | None:
+    """Return a source that opens the file of an h5py or Zarr object again; None for any other object."""
+    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    if library == "h5py" and kind in ("Dataset", "Group", "File"):
+        from .arrays.hdf5 import HDF5Source
+
+        return HDF5Source.of(data)
+    if library == "zarr" and kind in ("Array", "Group"):
+        from .arrays.zarr import ZarrSource
+
+        return ZarrSource.of(data)
+    return None
 
 
 def _is_dataset(value: Any) -> bool:

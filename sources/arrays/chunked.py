@@ -1,0 +1,252 @@
+"""Rows of arrays in a file that is read in chunks; the base class of `HDF5Source` and `ZarrSource`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import LengthsError, NoRecordsError, SourceError
+from ..facts import SourceFacts
+from ..file_source import hex_digest
+from ..keys import Keys, check_key, check_keys
+from ..provenance import FilePlace
+
+Array = npt.NDArray[Any]
+Int64s = npt.NDArray[np.int64]
+
+GAP_BYTES = 1 << 16
+"""Bytes between two rows of an array without chunks that are read too, because that is faster than another read."""
+
+
+class ChunkedSource:
+    """Base class of sources whose records are the rows of arrays in a file.
+
+    A subclass defines `_opened` and `_closed`.
+
+    Args:
+        path: path of the file or folder.
+        names: name of an array, whose rows are the records; or names of several arrays of equal length, whose rows are
+            the values of dicts. None: all arrays.
+    """
+
+    _kind = "array"
+
+    def __init__(self, path: str, names: str | Sequence[str] | None) -> None:
+        self._path = path
+        self._prepare()
+        opened = self._open()
+        self._one = names if isinstance(names, str) else None
+        self._names = _chosen(names, opened, path)
+        arrays = {name: opened[name] for name in self._names}
+        self._layout = [(name, str(array.dtype), tuple(map(int, array.shape))) for name, array in arrays.items()]
+        self._count = _common_length(self._layout, path)
+        self._identity = hex_digest(repr((self._one is None, self._layout, self._content())))
+
+    def _prepare(self) -> None:
+        self._arrays: Mapping[str, Any] | None = None
+        self._process: int | None = None
+        self._lock = threading.RLock()
+
+    def _opened(self) -> Mapping[str, Any]:
+        """Open the file, and return all arrays by name."""
+        raise NotImplementedError
+
+    def _closed(self) -> None:
+        """Close what `_opened` has opened."""
+
+    def _content(self) -> Any:
+        """Return what identifies the content of the file, beside names, dtypes and shapes: plain values."""
+        raise NotImplementedError
+
+    def _decoded(self, array: Any, rows: Array) -> Array:
+        """Return rows that were read from an array, with bytes decoded to text where the array has text."""
+        return rows
+
+    def _chunk_rows(self, array: Any) -> int | None:
+        """Return the number of rows in a chunk of an array; None if the array is stored in one piece."""
+        return int(array.chunks[0]) if array.chunks else None
+
+    def _open(self) -> Mapping[str, Any]:
+        with self._lock:
+            if self._arrays is None or self._process != os.getpid():  # a forked process shares no place in a file
+                self._arrays, self._process = self._opened(), os.getpid()
+            return self._arrays
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self._read(np.array([check_key(key, self._count, type(self).__name__)], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[Any]:
+        """Return the records of `keys`, in order. Each chunk that has some of them is read once.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: the file cannot be read.
+        """
+        checked = check_keys(keys, self._count, type(self).__name__)
+        return self._read(checked) if len(checked) else []
+
+    def _read(self, keys: Int64s) -> list[Any]:
+        columns = {name: self._rows(name, keys) for name in self._names}
+        if self._one is not None:
+            return columns[self._one]
+        return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+    def _rows(self, name: str, keys: Int64s) -> list[Any]:
+        found: list[Any] = [None] * len(keys)
+        try:
+            with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
+                array = self._open()[name]
+                for start, stop, places in _runs(keys, self._chunk_rows(array), _row_bytes(array)):
+                    rows = self._decoded(array, np.asarray(array[start:stop]))
+                    rows = rows.view()
+                    rows.flags.writeable = False
+                    copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
+                    for place, key in zip(places.tolist(), keys[places].tolist()):
+                        row = rows[key - start]
+                        found[place] = row.copy() if copies and isinstance(row, np.ndarray) else row
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise SourceError(
+                f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
+                f"record that was read with it: {shorten(error)}. Check the file, or write it again."
+            ) from error
+        return found
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            reads_ahead=1,
+            lengths_by=self.lengths_by,
+            file_place=self.file_place,
+            file_count=lambda: 1,
+            records_together=lambda: self._together,
+        )
+
+    @cached_property
+    def _together(self) -> int:
+        arrays = self._open()
+        return max(self._chunk_rows(arrays[name]) or 1 for name in self._names)
+
+    def lengths_by(self, name: str) -> Int64s:
+        """Return the length of each row of an array, `int64[records]`. A row that is an integer is a length itself.
+
+        Args:
+            name: name of the array.
+
+        Raises:
+            LengthsError: there is no such array, or its rows have no length.
+        """
+        shapes = {own: shape for own, _, shape in self._layout}
+        if name not in shapes:
+            raise LengthsError(
+                f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that are read. Name one of "
+                f"{first_few(shapes, 8)}."
+            )
+        if len(shapes[name]) > 1:
+            return np.full(self._count, shapes[name][1], np.int64)
+        values = self._rows(name, np.arange(self._count))
+        try:
+            return np.array([value if isinstance(value, np.integer) else len(value) for value in values], np.int64)
+        except TypeError:
+            raise LengthsError(
+                f"{shorten(self._path)}: rows of {self._kind} {short_repr(name)} have no length. Name an array of "
+                "integers, texts or arrays."
+            ) from None
+
+    def file_place(self, key: int) -> FilePlace:
+        return FilePlace(self._path, check_key(key, self._count, type(self).__name__))
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Number of records, and a digest of names, dtypes, shapes and sizes. It does not depend on the folder."""
+        return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
+
+    def close(self) -> None:
+        """Close the file. The source stays usable: the next read opens the file again."""
+        with self._lock:
+            if self._arrays is not None and self._process == os.getpid():
+                self._closed()
+            self._arrays = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = {"_arrays", "_process", "_lock", "_file", "_together"}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in {shorten(self._path)})"
+
+
+def _row_bytes(array: Any) -> int:
+    return max(int(np.prod(array.shape[1:], dtype=np.int64)) * int(array.dtype.itemsize), 1)
+
+
+def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int, int, Int64s]]:
+    """Divide keys into runs of rows that one read brings.
+
+    Args:
+        keys: `int64[n]`, in any order, with duplicates.
+        chunk: number of rows in a chunk; None: the array has no chunks.
+        row_bytes: bytes of a row.
+
+    Yields:
+        the first row of the run; the row after its last; and the indices into `keys` of its rows.
+
+    >>> [(start, stop) for start, stop, _ in _runs(np.array([9, 1, 4, 1]), 4, 8)]
+    [(1, 2), (4, 5), (9, 10)]
+    """
+    by_row = np.argsort(keys, kind="stable")
+    rows = keys[by_row]
+    if chunk is None:
+        cuts = np.flatnonzero(np.diff(rows) > 1 + GAP_BYTES // row_bytes) + 1
+    else:
+        cuts = np.flatnonzero(np.diff(rows // chunk)) + 1
+    for places in np.split(by_row, cuts):
+        yield int(keys[places[0]]), int(keys[places[-1]]) + 1, places
+
+
+def _chosen(names: str | Sequence[str] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
+    chosen = tuple(arrays) if names is None else (names,) if isinstance(names, str) else tuple(names)
+    unknown = [name for name in chosen if name not in arrays]
+    if unknown:
+        raise ValueError(
+            f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. Name some of its arrays: "
+            f"{first_few(arrays, 8)}."
+        )
+    if not chosen:
+        raise NoRecordsError(f"{shorten(path)} has no array to read. Pass the name of an array, or another file.")
+    return chosen
+
+
+def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str) -> int:
+    """Return the number of rows, after a check that all arrays have rows, and the same number of them."""
+    for name, _, shape in layout:
+        if not shape:
+            raise ValueError(
+                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Name only arrays whose first "
+                "axis counts records."
+            )
+    lengths = {name: shape[0] for name, _, shape in layout}
+    if len(set(lengths.values())) > 1:
+        told = first_few([f"{name}: {length}" for name, length in lengths.items()], 8)
+        raise ValueError(
+            f"{shorten(path)}: arrays have unequal numbers of rows ({told}). Name arrays that have the same number of rows."
+        )
+    count = next(iter(lengths.values()))
+    if not count:
+        raise NoRecordsError(f"{shorten(path)}: {first_few(lengths, 8)} has no rows. Write at least one, or name others.")
+    return count

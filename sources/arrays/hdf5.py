@@ -1,0 +1,99 @@
+"""Source of the rows of datasets in an HDF5 file. Format: https://www.hdfgroup.org/solutions/hdf5/."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...common.lazy_exports import optional_library
+from ...common.messages import shorten
+from ...errors import SourceError, SourceNotFoundError
+from ...files.paths import PathLike, text_of
+from .chunked import Array, ChunkedSource
+
+
+class HDF5Source(ChunkedSource):
+    """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable, safe to fork.
+
+    Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for a dataset of arrays of
+    unequal length. Each process opens the file for itself. A chunk that several records of a batch need is read once, so a
+    shuffle of blocks, `BlockShuffle(block=…)`, with blocks of whole chunks reads each chunk once in an epoch.
+
+    Args:
+        path: path of a local file.
+        datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
+            equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
+        cache_bytes: size of HDF5's cache of chunks, in bytes, for each dataset and process (default 64 MiB).
+
+    Raises:
+        SourceNotFoundError: the file does not exist.
+        SourceError: it is not an HDF5 file, or cannot be read.
+        NoRecordsError: there are no rows.
+        ValueError: a name is not a dataset of the file, or the datasets have unequal lengths.
+        TypeError: `path` is not a path.
+        MissingExtraError: h5py is not installed.
+
+    >>> import h5py, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with h5py.File(f"{folder.name}/train.h5", "w") as file:
+    ...     file["image"], file["label"] = np.zeros((6, 2, 2), np.uint8), np.arange(6)
+    >>> source = HDF5Source(f"{folder.name}/train.h5")
+    >>> source[4]["image"].shape, int(source[4]["label"])
+    ((2, 2), 4)
+    >>> source.close()
+    >>> folder.cleanup()
+    """
+
+    _kind = "dataset"
+
+    def __init__(
+        self, path: PathLike, datasets: str | Sequence[str] | None = None, *, cache_bytes: int = 64 << 20
+    ) -> None:
+        self._cache_bytes = cache_bytes
+        super().__init__(text_of(path), datasets)
+
+    @classmethod
+    def of(cls, opened: Any) -> HDF5Source:
+        """Return the source of an open h5py dataset, group or file. It opens the file again."""
+        import h5py
+
+        path, inside = opened.file.filename, opened.name.strip("/")
+        if isinstance(opened, h5py.Dataset):
+            return cls(path, inside)
+        found: list[str] = []
+        opened.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+        return cls(path, [f"{inside}/{name}" if inside else name for name in found])
+
+    def _opened(self) -> Mapping[str, Any]:
+        h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
+        if not os.path.exists(self._path):
+            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
+        try:
+            self._file = h5py.File(self._path, "r", rdcc_nbytes=self._cache_bytes, locking=False)
+        except OSError as error:
+            raise SourceError(
+                f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. Check the path, or write the "
+                "file again."
+            ) from error
+        found: dict[str, Any] = {}
+        self._file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
+        return found
+
+    def _closed(self) -> None:
+        self._file.close()
+
+    def _content(self) -> Any:
+        return os.path.getsize(self._path)
+
+    def _decoded(self, array: Any, rows: Array) -> Array:
+        import h5py
+
+        if h5py.check_string_dtype(array.dtype) is None:
+            return rows
+        texts = [value.decode() if isinstance(value, bytes) else value for value in rows.ravel().tolist()]
+        decoded = np.empty(len(texts), object)
+        decoded[:] = texts
+        return decoded.reshape(rows.shape)

@@ -1,0 +1,256 @@
+"""Arrays in files: HDF5, Zarr and `.npz`."""
+
+from __future__ import annotations
+
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from source_conformance import SourceConformance
+
+import headrace
+from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource, ZarrSource
+from headrace.errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
+
+
+def _columns(count):
+    numbers = np.arange(count)
+    return {
+        "image": (numbers[:, None, None] * np.ones((1, 3, 2))).astype(np.uint8),
+        "label": numbers,
+        "weight": (numbers / 2).astype(np.float32),
+    }
+
+
+def _row(key):
+    return {name: column[key] for name, column in _columns(key + 1).items()}
+
+
+class OfDicts(SourceConformance):
+    on_files = True
+
+    def expected_record(self, key):
+        return _row(key)
+
+
+class TestHDF5(OfDicts):
+    """In compressed chunks."""
+
+    def write(self, folder, count):
+        with h5py.File(folder / "a.h5", "w") as file:
+            for name, column in _columns(count).items():
+                file.create_dataset(name, data=column, chunks=(10, *column.shape[1:]), compression="gzip")
+
+    def open(self, folder, count):
+        return HDF5Source(folder / "a.h5", ["image", "label", "weight"])
+
+
+class TestHDF5InOnePiece(OfDicts):
+    def write(self, folder, count):
+        with h5py.File(folder / "a.h5", "w") as file:
+            file.update(_columns(count))
+
+    def open(self, folder, count):
+        return HDF5Source(folder / "a.h5")
+
+
+class TestOneDataset(SourceConformance):
+    """Its rows are the records."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        with h5py.File(folder / "a.h5", "w") as file:
+            file["deep/er/image"] = _columns(count)["image"]
+
+    def open(self, folder, count):
+        return HDF5Source(folder / "a.h5", "deep/er/image")
+
+    def expected_record(self, key):
+        return _row(key)["image"]
+
+
+class TestTexts(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        with h5py.File(folder / "a.h5", "w") as file:
+            file["text"] = [f"é {key}" for key in range(count)]
+
+    def open(self, folder, count):
+        return HDF5Source(folder / "a.h5", "text")
+
+    def expected_record(self, key):
+        return f"é {key}"
+
+
+class TestRagged(SourceConformance):
+    """Arrays of unequal length."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        with h5py.File(folder / "a.h5", "w") as file:
+            rows = file.create_dataset("tokens", (count,), dtype=h5py.vlen_dtype(np.int32))
+            for key in range(count):
+                rows[key] = np.arange(key % 5, dtype=np.int32)
+
+    def open(self, folder, count):
+        return HDF5Source(folder / "a.h5", "tokens")
+
+    def expected_record(self, key):
+        return np.arange(key % 5, dtype=np.int32)
+
+
+class OfZarr(OfDicts):
+    zarr_format = 3
+
+    def write(self, folder, count):
+        group = zarr.open_group(str(folder / "a.zarr"), mode="w", zarr_format=self.zarr_format)
+        for name, column in _columns(count).items():
+            made = group.create_array(name, shape=column.shape, chunks=(10, *column.shape[1:]), dtype=column.dtype)
+            made[:] = column
+
+    def open(self, folder, count):
+        return ZarrSource(folder / "a.zarr")
+
+
+class TestZarr3(OfZarr):
+    pass
+
+
+class TestZarr2(OfZarr):
+    zarr_format = 2
+
+
+class TestOneZarrArray(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        zarr.save_array(str(folder / "a.zarr"), _columns(count)["label"])
+
+    def open(self, folder, count):
+        return ZarrSource(folder / "a.zarr")
+
+    def expected_record(self, key):
+        return np.int64(key)
+
+
+class TestNpz(OfDicts):
+    def write(self, folder, count):
+        np.savez(folder / "a.npz", **_columns(count))
+
+    def open(self, folder, count):
+        return NpzSource(folder / "a.npz")
+
+
+class TestCompressedNpz(OfDicts):
+    def write(self, folder, count):
+        np.savez_compressed(folder / "a.npz", **_columns(count))
+
+    def open(self, folder, count):
+        return NpzSource(folder / "a.npz")
+
+
+@pytest.fixture
+def hdf5(tmp_path):
+    """A file of 100 rows in chunks of 10, and a single value."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(100), chunks=(10,))
+        file["other/y"] = np.zeros(7)
+        file["single"] = 3
+    return tmp_path / "a.h5"
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Numbers of the first rows of all reads."""
+    reads = []
+    read = h5py.Dataset.__getitem__
+    monkeypatch.setattr(
+        h5py.Dataset, "__getitem__", lambda self, rows, *more: reads.append(rows.start) or read(self, rows, *more)
+    )
+    return reads
+
+
+def test_a_shuffle_of_blocks_reads_each_chunk_once(hdf5, counted):
+    sampler = IndexSampler(100, shuffle=BlockShuffle(block=10, window=1), seed=0, num_epochs=1)
+    loader = DataLoader(data_source=HDF5Source(hdf5, "x"), sampler=sampler, operations=[Batch(10)])
+    assert sorted(np.concatenate(list(loader)).tolist()) == list(range(100))
+    assert len(counted) == 10
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_any_worker_count_gives_the_same_stream(hdf5, workers):
+    loader = headrace.load(HDF5Source(hdf5, "x"), seed=1, batch_size=7, num_epochs=1, worker_count=workers)
+    expected = headrace.load(np.arange(100), seed=1, batch_size=7, num_epochs=1)
+    assert [batch.tolist() for batch in loader] == [batch.tolist() for batch in expected]
+
+
+def test_open_objects_are_sources(hdf5, tmp_path):
+    with h5py.File(hdf5) as file:
+        assert headrace.load(file["x"]).data_source[3] == 3
+        assert len(headrace.load(file["other"]).data_source) == 7
+    zarr.save_group(str(tmp_path / "b.zarr"), x=np.arange(5))
+    group = zarr.open_group(str(tmp_path / "b.zarr"), mode="r")
+    assert headrace.load(group["x"]).data_source[4] == 4
+    assert headrace.load(group).data_source[4] == {"x": 4}
+    with pytest.raises(TypeError, match="cannot open again.*Write it to a folder"):
+        headrace.load(zarr.array(np.arange(3)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("z",), ValueError, "no array 'z'. Name some of its arrays: .*x"),
+        (([],), NoRecordsError, "no array to read"),
+        (("single",), ValueError, "'single' is a single value"),
+        ((["x", "other/y"],), ValueError, "unequal numbers of rows .*x: 100.*other/y: 7"),
+        ((None,), ValueError, "single"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_a_remedy(hdf5, arguments, error, words):
+    with pytest.raises(error, match=words):
+        HDF5Source(hdf5, *arguments)
+
+
+@pytest.mark.parametrize("kind", [HDF5Source, ZarrSource, NpzSource])
+def test_a_path_without_data_is_an_error(kind, tmp_path):
+    with pytest.raises(SourceNotFoundError, match="Check the path"):
+        kind(tmp_path / "none")
+    (tmp_path / "text").write_text("no data")
+    with pytest.raises(SourceError, match="again|np.savez|Check the path"):
+        kind(tmp_path / "text")
+
+
+def test_python_objects_in_an_npz_file_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array([{}, None], dtype=object))
+    with pytest.raises(SourceError, match="Python objects"):
+        NpzSource(tmp_path / "a.npz")
+
+
+def test_lengths_are_those_of_rows(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["text"], file["length"], file["image"] = ["a", "bcd"], [5, 6], np.zeros((2, 4, 3))
+        file["weight"] = [0.5, 1.5]
+    source = pickle.loads(pickle.dumps(HDF5Source(tmp_path / "a.h5")))
+    assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [[1, 3], [5, 6], [4, 4]]
+    with pytest.raises(LengthsError, match="'weight' have no length"):
+        source.lengths_by("weight")
+    with pytest.raises(LengthsError, match="no dataset 'other'"):
+        source.lengths_by("other")
+
+
+def test_a_damaged_chunk_names_the_file_and_the_record(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        rows = file.create_dataset("x", data=np.arange(1000), chunks=(500,), compression="gzip", fletcher32=True)
+        offset = rows.id.get_chunk_info(1).byte_offset
+    data = bytearray((tmp_path / "a.h5").read_bytes())
+    data[offset + 20] ^= 0xFF
+    (tmp_path / "a.h5").write_bytes(data)
+    source = HDF5Source(tmp_path / "a.h5", "x")
+    assert source[3] == 3
+    with pytest.raises(SourceError, match="a.h5: dataset 'x' cannot be read at record key 600"):
+        source[600]
