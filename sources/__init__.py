@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .mixed.source import MixedSource
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
+    from .sharded.mds import MdsSource
     from .tfds import TfdsDataSource
     from .tokens.byte_records import BytesSource
     from .tokens.megatron import MegatronSource
@@ -46,6 +47,7 @@ __all__ = [
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceSource",
+    "MdsSource",
     "MegatronSource",
     "MemorySource",
     "MixedSource",
@@ -80,6 +82,7 @@ if not TYPE_CHECKING:
             "ImageFolderDataSource": "image_folder",
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
+            "MdsSource": "sharded.mds",
             "MegatronSource": "tokens.megatron",
             "MemorySource": "memory",
             "MixedSource": "mixed.source",

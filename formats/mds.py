@@ -1,0 +1,214 @@
+"""MDS, the format of MosaicML Streaming: an `index.json`, and shards of samples.
+
+A shard begins with the number of its samples and their offsets, all `uint32`. A sample has the sizes
+of its columns of variable size, and then the bytes of each column, which an encoding describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..common.messages import first_few, short_repr, shorten
+from ..errors import SourceError, SourceNotFoundError
+
+INDEX = "index.json"
+
+Decoder = Callable[[bytes], Any]
+
+
+class MdsShard(NamedTuple):
+    """One shard.
+
+    Attributes:
+        path: path of its file.
+        samples: number of samples.
+        names: names of the columns.
+        encodings: for each column, how its bytes are to be read, such as "int64" or "ndarray:float32:2,3".
+        sizes: for each column, its bytes in each sample; None if they differ.
+        compression: "zstd", "gz", "bz2", "br" or "snappy"; "" if the file is not compressed.
+        bytes: size of the shard when it is not compressed.
+    """
+
+    path: str
+    samples: int
+    names: tuple[str, ...]
+    encodings: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+    compression: str
+    bytes: int
+
+
+def shards_of(folder: str) -> list[MdsShard]:
+    """Read the index of a folder of MDS shards.
+
+    Raises:
+        SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
+        SourceError: the index is not one of MDS, version 2.
+    """
+    index = os.path.join(folder, INDEX)
+    try:
+        with open(index, encoding="utf-8") as file:
+            values = json.load(file)
+        shards = [_shard(folder, values, number) for number in range(len(values["shards"]))]
+    except FileNotFoundError as error:
+        missing = error.filename or index
+        raise SourceNotFoundError(
+            f"{shorten(missing)} does not exist. Pass a folder with an {INDEX} and all shards that it names."
+        ) from None
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise SourceError(
+            f"{shorten(index)} is not the index of MDS shards, version 2: {shorten(error)}. Pass a folder that "
+            "streaming.MDSWriter has written."
+        ) from error
+    return [shard for shard in shards if shard.samples]
+
+
+def _shard(folder: str, values: Any, number: int) -> MdsShard:
+    told = values["shards"][number]
+    if (told["format"], told.get("version", values["version"])) != ("mds", 2):
+        raise ValueError(f"shard {number} has format {short_repr(told['format'])}")
+    raw, compressed = told["raw_data"], told["zip_data"]
+    path, compression = os.path.join(folder, raw["basename"]), ""
+    if compressed is not None and not os.path.exists(path):
+        path, compression = os.path.join(folder, compressed["basename"]), told["compression"].partition(":")[0]
+    os.stat(path)
+    columns = [tuple(told[name]) for name in ("column_names", "column_encodings", "column_sizes")]
+    return MdsShard(path, int(told["samples"]), *columns, compression, int(raw["bytes"]))
+
+
+def sample_of(data: npt.NDArray[np.uint8], number: int, shard: MdsShard, decoders: dict[str, Decoder]) -> dict[str, Any]:
+    """Return one sample of a shard.
+
+    Args:
+        data: bytes of the shard, `uint8[bytes]`.
+        number: index of the sample in the shard.
+        shard: the shard.
+        decoders: for each column that is wanted, by name, the function that decodes its bytes.
+
+    Raises:
+        ValueError, IndexError, ArithmeticError: the shard is damaged.
+    """
+    begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
+    varying = sum(size is None for size in shard.sizes)
+    told = iter(data[begin : begin + 4 * varying].view("<u4").tolist())
+    at, found = begin + 4 * varying, dict[str, Any]()
+    for name, size in zip(shard.names, shard.sizes):
+        stop = at + (next(told) if size is None else size)
+        if stop > end:
+            raise ValueError(f"the sample has {end - begin} bytes, but its column {short_repr(name)} ends after them")
+        if name in decoders:
+            found[name] = decoders[name](data[at:stop].tobytes())
+        at = stop
+    return found
+
+
+def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
+    """Return the function that decodes the bytes of a column.
+
+    Args:
+        name: name of the column, for messages.
+        encoding: its encoding.
+        allow_pickle: True accepts columns of pickled objects.
+
+    Raises:
+        SourceError: the encoding is not known, or is "pkl" and `allow_pickle` is False.
+    """
+    kind, _, options = encoding.partition(":")
+    if kind == "ndarray":
+        return _array_decoder(*options.split(":")) if options else _array_decoder()
+    if kind == "pkl" and allow_pickle:
+        import pickle
+
+        return pickle.loads
+    if kind == "pkl":
+        raise SourceError(
+            f"column {short_repr(name)} has pickled objects, which can run code when they are read. Leave it out of columns=, "
+            "or pass allow_pickle=True if you trust the files."
+        )
+    if kind in _SCALARS:
+        dtype = np.dtype(kind).newbyteorder("<")
+        return lambda data: np.frombuffer(data, dtype)[0]
+    if kind not in _DECODERS:
+        raise SourceError(
+            f"column {short_repr(name)} has the encoding {short_repr(encoding)}, which is not one of "
+            f"{first_few([*_DECODERS, *_SCALARS], 40)}. Leave it out of columns=."
+        )
+    return _DECODERS[kind]
+
+
+_SCALARS = tuple(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64) if kind + str(bits) != "float8")
+
+_DTYPES = {bits | code: f"{kind}{bits}" for bits in (8, 16, 32, 64) for code, kind in enumerate(("uint", "int", "float"))}
+"""dtype of an array by the number in its bytes."""
+
+
+def _array_decoder(dtype: str = "", shape: str = "") -> Decoder:
+    """Return the decoder of arrays. A dtype or shape that is not given is in the bytes of each array."""
+    fixed = tuple(map(int, shape.split(","))) if shape else None
+
+    def decode(data: bytes) -> Any:
+        at, kind = (0, dtype) if dtype else (1, _DTYPES[data[0]])
+        sizes = fixed
+        if sizes is None:
+            axes, width = data[at] >> 2, 1 << data[at] % 4
+            stop = at + 1 + axes * width
+            sizes = tuple(np.frombuffer(data[at + 1 : stop], f"<u{width}").tolist())
+            at = stop
+        return np.frombuffer(data, np.dtype(kind).newbyteorder("<"), offset=at).reshape(sizes)
+
+    return decode
+
+
+def _image(data: bytes) -> Any:
+    """Return the pixels `uint8[height, width]` or `uint8[height, width, channels]` of an image that is stored as it is."""
+    width, height, letters = np.frombuffer(data[:12], "<u4").tolist()
+    mode = data[12 : 12 + letters].decode()
+    if mode not in _CHANNELS:
+        raise ValueError(f"an image has the mode {short_repr(mode)}, which is not one of {first_few(_CHANNELS, 9)}")
+    pixels = np.frombuffer(data, np.uint8, offset=12 + letters)
+    return pixels.reshape(height, width, *_CHANNELS[mode])
+
+
+_CHANNELS: dict[str, tuple[int, ...]] = {"L": (), "P": (), "LA": (2,), "RGB": (3,), "YCbCr": (3,), "HSV": (3,), "LAB": (3,), "RGBA": (4,), "CMYK": (4,)}
+
+
+def _several(decode: Decoder, first: int) -> Decoder:
+    """Return the decoder of a list: `first` bytes, the number of items, their sizes, and the items."""
+
+    def decoded(data: bytes) -> list[Any]:
+        count = int.from_bytes(data[first : first + 4], "little")
+        at = first + 4 + 4 * count
+        stops = at + np.cumsum(np.frombuffer(data[first + 4 : at], "<u4"), dtype=np.int64)
+        return [decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())]
+
+    return decoded
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+_DECODERS: dict[str, Decoder] = {
+    "bytes": _same,
+    "str": bytes.decode,
+    "int": lambda data: int.from_bytes(data, "little", signed=True),
+    "str_int": lambda data: int(data.decode()),
+    "str_float": lambda data: float(data.decode()),
+    "str_decimal": lambda data: Decimal(data.decode()),
+    "json": json.loads,
+    "jpeg": _same,
+    "png": _same,
+    "pil": _image,
+    "jpeg_array": _several(_same, 0),
+    "jpegarray": _several(_same, 0),
+    "list[jpeg]": _several(_same, 4),
+    "list[png]": _several(_same, 4),
+    "list[pil]": _several(_image, 4),
+}

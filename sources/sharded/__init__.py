@@ -1,0 +1,1 @@
+"""Sources of shards that other loaders have written, read without their libraries."""
