@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..common.messages import TEXT, a_kind_of, short_repr
+from .arrays.tables import arrays_of
 from .memory import MemorySource
 from .protocol import DataSource, is_asynchronous, is_hugging_face
 
@@ -27,10 +28,7 @@ _READERS = {
 }
 
 _TABLES = {
-    "pandas.DataFrame": "its columns, {name: table[name].to_numpy() for name in table}",
-    "pandas.Series": "its array, series.to_numpy()",
-    "polars.DataFrame": "its columns, {name: table[name].to_numpy() for name in table.columns}",
-    "pyarrow.Table": "its columns, {name: table[name].to_numpy() for name in table.column_names}",
+    "polars.LazyFrame": "what it computes, frame.collect()",
     "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
@@ -54,6 +52,7 @@ def as_source(data: Any) -> DataSource[Any]:
     | `data` | result |
     |---|---|
     | list, tuple, range, array, dict of arrays | `MemorySource` |
+    | table or column of pandas, polars or pyarrow; dict of columns | `MemorySource` of its columns as arrays |
     | `datasets.Dataset` | `HuggingFaceDataSource` |
     | dataset, group or file of h5py; array or group of Zarr, in a file | `HDF5Source`; `ZarrSource` |
     | a source whose reads are coroutines (`async def`) | `AsyncSource` |
@@ -67,6 +66,7 @@ def as_source(data: Any) -> DataSource[Any]:
     >>> as_source([1, 2, 3])[1]
     2
     """
+    data = arrays_of(data)
     _refuse_no_source(data)
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)

@@ -126,26 +126,6 @@ def test_a_path_or_a_dict_of_datasets_is_no_source(source, remedy):
         load(source)
 
 
-def test_a_table_is_no_source():
-    """A table, which numbers its columns and not its rows, is refused with the dict of columns to pass."""
-    import pyarrow
-
-    table = pyarrow.table({"x": [1, 2, 3]})
-    with pytest.raises(TypeError, match=r"\{name: table\[name\]\.to_numpy\(\) for name in table\.column_names\}"):
-        load(table)
-    assert load({name: table[name].to_numpy() for name in table.column_names}, num_epochs=1).records_at(2).tolist() == [
-        2
-    ]
-
-
-def test_a_data_frame_is_no_source():
-    """A DataFrame of pandas, whose numbers are names of columns, is refused with the dict of columns to pass."""
-    import pandas
-
-    with pytest.raises(TypeError, match=r"\{name: table\[name\]\.to_numpy\(\) for name in table\}"):
-        load(pandas.DataFrame({"x": [1, 2, 3]}))
-
-
 def test_a_dict_of_hugging_face_datasets_is_no_source():
     """A DatasetDict, as load_dataset gives without split=, is refused with the split to pass; so is a stream."""
     import datasets

@@ -1,0 +1,112 @@
+"""Convert tables and columns of pandas, polars and pyarrow in memory to NumPy arrays.
+
+The libraries are recognised by the names of their classes. None is imported.
+
+| column | array |
+|---|---|
+| numbers, booleans, dates and times, without missing values | of their dtype; nothing is copied where the library allows it |
+| lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
+| anything else: texts, lists, structs, columns with missing values | array of Python objects, with None for a missing value |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.messages import short_repr
+
+Array = npt.NDArray[Any]
+
+_TABLES = ("pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch")
+_COLUMNS = ("pandas.Series", "polars.Series", "pyarrow.ChunkedArray", "pyarrow.Array")
+
+
+def arrays_of(data: Any) -> Any:
+    """Return a table as a dict of arrays by column name, and a column as an array.
+
+    In a dict, nested or not, each column is converted. Anything else is returned unchanged.
+
+    Raises:
+        ValueError: two columns of a table have the same name.
+    """
+    kinds = _kinds(data)
+    if kinds & {*_COLUMNS}:
+        return _array(data)
+    if kinds & {*_TABLES}:
+        return {name: _array(column) for name, column in _columns(data).items()}
+    if type(data) is dict and any(_has_column(value) for value in data.values()):
+        return {name: arrays_of(value) for name, value in data.items()}
+    return data
+
+
+def _has_column(value: Any) -> bool:
+    if type(value) is dict:
+        return any(map(_has_column, value.values()))
+    return bool(_kinds(value) & {*_COLUMNS, *_TABLES})
+
+
+def _kinds(data: Any) -> set[str]:
+    return {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
+
+
+def _columns(table: Any) -> Mapping[Any, Any]:
+    names = list(table.column_names) if hasattr(table, "column_names") else list(table.columns)
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ValueError(f"two columns of the table are called {short_repr(twice[0])}. Give each column its own name.")
+    return {name: table[name] for name in names}
+
+
+def _array(column: Any) -> Array:
+    library = type(column).__module__.partition(".")[0]
+    if library == "pandas":
+        return _of_pandas(column)
+    return _of_polars(column) if library == "polars" else _of_arrow(column)
+
+
+def _of_pandas(series: Any) -> Array:
+    if isinstance(series.dtype, np.dtype) and series.dtype != object:
+        return np.asarray(series.to_numpy())
+    missing = series.isna().to_numpy()
+    if not missing.any():
+        array = np.asarray(series.to_numpy())
+        return array if array.dtype != object or series.dtype == object else _narrowed(array, series.dtype)
+    return _objects([None if gone else value for value, gone in zip(series.tolist(), missing.tolist())])
+
+
+def _narrowed(array: Array, dtype: Any) -> Array:
+    """Return values of an extension dtype, such as `Int64`, in the NumPy dtype that it names, if there is one."""
+    own = getattr(dtype, "numpy_dtype", None)
+    return array.astype(own) if isinstance(own, np.dtype) and own != object else array
+
+
+def _of_polars(series: Any) -> Array:
+    if not series.null_count() and not series.dtype.is_nested():
+        array = np.asarray(series.to_numpy())
+        return array if array.dtype != object else _objects(series.to_list())
+    if not series.null_count() and type(series.dtype).__name__ == "Array":
+        array = np.asarray(series.to_numpy())
+        return array if array.dtype != object else _objects(series.to_list())
+    return _objects(series.to_list())
+
+
+def _of_arrow(column: Any) -> Array:
+    from ..arrow.columns import dense, plain
+
+    chunks = [plain(chunk) for chunk in getattr(column, "chunks", [column])]
+    arrays = [dense(chunk) for chunk in chunks]
+    whole = [array for array in arrays if array is not None]
+    if whole and len(whole) == len(arrays):
+        return whole[0] if len(whole) == 1 else np.concatenate(whole)
+    return _objects(column.to_pylist())
+
+
+def _objects(values: list[Any]) -> Array:
+    array = np.empty(len(values), object)
+    for index, value in enumerate(values):  # one by one: an assignment of lists would make a matrix of them
+        array[index] = value
+    return array

@@ -1,0 +1,135 @@
+"""Tables and columns of pandas, polars and pyarrow."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+from source_conformance import SourceConformance
+
+import headrace
+from headrace.sources import as_source
+
+COLUMNS = {"x": [1, 2, 3], "weight": [0.5, 1.5, 2.5], "text": ["a", "é", ""], "flag": [True, False, True]}
+
+
+def _tables(columns):
+    return {
+        "pandas": pandas.DataFrame(columns),
+        "polars": polars.DataFrame(columns),
+        "pyarrow": pyarrow.table(columns),
+        "record batch": pyarrow.record_batch(columns),
+    }
+
+
+class OfRows(SourceConformance):
+    def expected_record(self, key):
+        return {"number": np.int64(key), "text": f"é{key}", "half": np.float64(key / 2)}
+
+    def columns(self, count):
+        return {
+            "number": np.arange(count),
+            "text": [f"é{key}" for key in range(count)],
+            "half": np.arange(count) / 2,
+        }
+
+
+class TestPandas(OfRows):
+    def open(self, folder, count):
+        return as_source(pandas.DataFrame(self.columns(count), index=range(7, count + 7)))
+
+
+class TestPolars(OfRows):
+    def open(self, folder, count):
+        return as_source(polars.DataFrame(self.columns(count)))
+
+
+class TestPyarrow(OfRows):
+    """In several chunks."""
+
+    def open(self, folder, count):
+        table = pyarrow.table(self.columns(count))
+        return as_source(pyarrow.concat_tables([table[:5], table[5:]]))
+
+
+@pytest.mark.parametrize("kind", _tables(COLUMNS))
+def test_a_table_is_a_source_of_its_rows(kind):
+    source = as_source(_tables(COLUMNS)[kind])
+    assert [source[key] for key in range(3)] == [
+        {name: column[key] for name, column in COLUMNS.items()} for key in range(3)
+    ]
+    assert {name: type(value) for name, value in source[1].items()} == {
+        "x": np.int64,
+        "weight": np.float64,
+        "text": str,
+        "flag": np.bool_,
+    }
+
+
+@pytest.mark.parametrize("kind", _tables(COLUMNS))
+def test_a_loader_makes_batches_of_a_table(kind):
+    table = _tables({"x": COLUMNS["x"], "weight": COLUMNS["weight"]})[kind]
+    (batch,) = headrace.load(table, batch_size=3, num_epochs=1)
+    assert (batch["x"].tolist(), batch["weight"].tolist()) == (COLUMNS["x"], COLUMNS["weight"])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_a_missing_value_is_none(kind):
+    columns = {"x": [1, None, 3], "text": ["a", None, "c"], "list": [[1], None, [2, 3]]}
+    if kind == "pandas":
+        columns["x"] = pandas.array(columns["x"], dtype="Int64")
+    source = as_source(_tables(columns)[kind] if kind != "pandas" else pandas.DataFrame(columns))
+    assert source[1] == {"x": None, "text": None, "list": None}
+    assert source[2]["x"] == 3
+    assert list(source[2]["list"]) == [2, 3]
+
+
+def test_extension_dtypes_of_pandas_become_those_of_numpy():
+    frame = pandas.DataFrame({"x": pandas.array([1, 2], dtype="Int32"), "kind": pandas.Categorical(["u", "v"])})
+    record = as_source(frame)[1]
+    assert (type(record["x"]), record["kind"]) == (np.int32, "v")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_dates_are_those_of_numpy(kind):
+    source = as_source(_tables({"when": [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 3)]})[kind])
+    assert source[1]["when"] == np.datetime64("2026-01-03")
+
+
+def test_lists_of_one_length_are_rows_of_an_array():
+    arrow = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(range(6)), 2)
+    frame = polars.DataFrame({"x": [[0, 1], [2, 3], [4, 5]]}, schema={"x": polars.Array(polars.Int64, 2)})
+    for table in (pyarrow.table({"x": arrow}), frame):
+        assert as_source(table).columns["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pandas.Series([1, 2, 3]),
+        polars.Series([1, 2, 3]),
+        pyarrow.array([1, 2, 3]),
+        pyarrow.chunked_array([[1], [2, 3]]),
+    ],
+    ids=lambda column: type(column).__module__ + type(column).__name__,
+)
+def test_a_column_is_a_source_of_its_values_and_part_of_a_dict(column):
+    assert [int(as_source(column)[key]) for key in range(3)] == [1, 2, 3]
+    source = as_source({"x": column, "more": {"y": np.zeros((3, 2))}})
+    assert source[2]["x"] == 3
+    assert source[2]["more"]["y"].shape == (2,)
+
+
+def test_a_table_with_a_name_twice_is_refused():
+    with pytest.raises(ValueError, match="two columns of the table are called 'x'. Give each column its own name"):
+        as_source(pandas.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+def test_workers_read_a_table():
+    frame = pandas.DataFrame({"x": range(20)})
+    (batch,) = headrace.load(frame, seed=1, batch_size=20, num_epochs=1, worker_count=2)
+    assert sorted(batch["x"].tolist()) == list(range(20))
