@@ -193,6 +193,7 @@ REASONS = {
     "shorter epochs by weight": "an epoch has at most as many records as there are weights above 0",
     "datasets and omitted records": "datasets were added to a mix or removed from it, and other records are omitted",
     "rows after a mix": "restore a checkpoint that was saved between two windows",
+    "a growing stream that ended": "this growing stream has ended in the mix on a shard",
     "live, and not aligned": "in which each step has the same number of records",
     "live, and grows": "does not work for a mix whose parts grow during the run",
     "live, and joined or planned": "does not work for",

@@ -87,6 +87,10 @@ class JoinPolicy:
         """
         return None
 
+    def ended_inputs(self, state: JoinState) -> Sequence[int]:
+        """Return the indices of the inputs that have ended, and are not read again."""
+        return ()
+
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         """Return the state with which each shard of a new run begins, if the number of shards has changed.
 

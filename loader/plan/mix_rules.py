@@ -135,6 +135,9 @@ class MixRows(JoinPolicy):
             return None
         return (*state, number, state[0])
 
+    def ended_inputs(self, state: JoinState) -> Sequence[int]:
+        return state[1::2]
+
     def is_state(self, state: JoinState) -> bool:
         if len(state) % 2 == 0 or not are_numbers(state):
             return False

@@ -211,6 +211,7 @@ def _with_leaf(
         _check_between(pipeline, states, number)
         if any(state.cursor.positions[0] for state in before):
             _check_repeated(pipeline, number)
+            _check_not_ended(pipeline, states, number)
     return alone.put_back(pipeline, changed), [alone.put_back_state(*both) for both in zip(states, after)]
 
 
@@ -256,3 +257,27 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
             "with the former omit=, or begin without the state. To change omit= in later runs, repeat before: "
             "MapDataset.repeat(n).to_iter_dataset()."
         )
+
+
+def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
+    """Check that a growing stream has not ended on any shard of a mix: its order has changed, and it might grow again.
+
+    Args:
+        pipeline: the pipeline of joined streams.
+        states: states of one run.
+        number: index of the source.
+
+    Raises:
+        CheckpointError: it has ended on a shard.
+    """
+    leaf = pipeline.leaves[number]
+    if leaf.growth is None:
+        return
+    for join in pipeline.joins:
+        ended = {each for state in states for each in join.rule.ended_inputs(state.cursor.notes[join.number])}
+        if any(join.inputs[each].leaves.start <= number < join.inputs[each].leaves.stop for each in ended):
+            raise CheckpointError(
+                f"omit= of {leaf.name or 'the source'} differs from the state, but this growing stream has ended in the mix "
+                'on a shard, and would not be read there if it grew again. Restore a checkpoint of an earlier step, or pass '
+                'growth="hand".'
+            )
