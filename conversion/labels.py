@@ -1,4 +1,7 @@
-"""Labels of input files in a plan and a manifest: names without credentials, from which the names can be found again."""
+"""Labels for the input files in a plan and a manifest: file names without credentials.
+
+`labelled` maps each label back to the full name.
+"""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _features(data: bytes) -> dict[str, Any]:
     except (LookupError, ValueError) as error:
         raise SourceError(
             f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example. Leave "
-            'features= (decode="example") out.'
+            'features= out (for a source), or decode="example" (for a conversion).'
         ) from error
 
 

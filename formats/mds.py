@@ -83,7 +83,9 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
     return MdsShard(path, int(told["samples"]), *columns, compression, int(raw["bytes"]))
 
 
-def sample_of(data: npt.NDArray[np.uint8], number: int, shard: MdsShard, decoders: dict[str, Decoder]) -> dict[str, Any]:
+def sample_of(
+    data: npt.NDArray[np.uint8], number: int, shard: MdsShard, decoders: dict[str, Decoder]
+) -> dict[str, Any]:
     """Return one sample of a shard.
 
     Args:
@@ -96,7 +98,11 @@ def sample_of(data: npt.NDArray[np.uint8], number: int, shard: MdsShard, decoder
         ValueError, IndexError, ArithmeticError: the shard is damaged.
     """
     begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
+    if not begin <= end <= len(data):
+        raise ValueError(f"sample {number} lies at {begin} to {end}, but the shard has {len(data)} bytes")
     varying = sum(size is None for size in shard.sizes)
+    if begin + 4 * varying > end:
+        raise ValueError(f"the sample has {end - begin} bytes, but needs {4 * varying} for the sizes of its columns")
     told = iter(data[begin : begin + 4 * varying].view("<u4").tolist())
     at, found = begin + 4 * varying, dict[str, Any]()
     for name, size in zip(shard.names, shard.sizes):
@@ -143,9 +149,13 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     return _DECODERS[kind]
 
 
-_SCALARS = tuple(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64) if kind + str(bits) != "float8")
+_SCALARS = tuple(
+    f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64) if kind + str(bits) != "float8"
+)
 
-_DTYPES = {bits | code: f"{kind}{bits}" for bits in (8, 16, 32, 64) for code, kind in enumerate(("uint", "int", "float"))}
+_DTYPES = {
+    bits | code: f"{kind}{bits}" for bits in (8, 16, 32, 64) for code, kind in enumerate(("uint", "int", "float"))
+}
 """dtype of an array by the number in its bytes."""
 
 
@@ -176,7 +186,17 @@ def _image(data: bytes) -> Any:
     return pixels.reshape(height, width, *_CHANNELS[mode])
 
 
-_CHANNELS: dict[str, tuple[int, ...]] = {"L": (), "P": (), "LA": (2,), "RGB": (3,), "YCbCr": (3,), "HSV": (3,), "LAB": (3,), "RGBA": (4,), "CMYK": (4,)}
+_CHANNELS: dict[str, tuple[int, ...]] = {
+    "L": (),
+    "P": (),
+    "LA": (2,),
+    "RGB": (3,),
+    "YCbCr": (3,),
+    "HSV": (3,),
+    "LAB": (3,),
+    "RGBA": (4,),
+    "CMYK": (4,),
+}
 
 
 def _several(decode: Decoder, first: int) -> Decoder:

@@ -203,10 +203,10 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Return the index, within its lane, of the first block of a window.
+        """Return the number of the first block of a window, counted within its lane.
 
-        Lane k is the indices k, k + lanes, k + 2·lanes, … of an epoch. A window is several blocks of a lane whose
-        records are shuffled together.
+        Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, … of an epoch's order. A
+        window is several consecutive blocks of a lane whose records are shuffled together.
 
         Args:
             window: number of the window in its lane, or an array of such numbers.

@@ -80,7 +80,7 @@ def as_shard_options(options: Any) -> ShardOptions:
     """
     if isinstance(options, ShardOptions):
         return options
-    if hasattr(options, "shard_index") and hasattr(options, "shard_count"):
+    if not isinstance(options, type) and hasattr(options, "shard_index") and hasattr(options, "shard_count"):
         return ShardOptions(options.shard_index, options.shard_count, getattr(options, "drop_remainder", False))
     if isinstance(options, type) and issubclass(options, ShardOptions):
         arguments = "index, count" if options is ShardOptions else ""

@@ -67,6 +67,8 @@ def as_source(data: Any) -> DataSource[Any]:
     2
     """
     data = arrays_of(data)
+    if (opened := _opened_again(data)) is not None:
+        return opened
     _refuse_no_source(data)
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)
@@ -74,8 +76,6 @@ def as_source(data: Any) -> DataSource[Any]:
         from .arrow.hugging_face import HuggingFaceDataSource
 
         return HuggingFaceDataSource(data)
-    if (opened := _opened_again(data)) is not None:
-        return opened
     asynchronous = is_asynchronous(data)
     needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
     missing = [name for name in needed if not hasattr(type(data), name)]

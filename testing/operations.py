@@ -9,9 +9,9 @@ import pytest
 
 from ..loader import DataLoader
 from ..operations import MapTransform
-from ..samplers import IndexSampler, ShardOptions
+from ..samplers import IndexSampler, NoSharding, ShardOptions
 from .comparing import assert_equal, comparable
-from .streams import StreamConformance, first_of
+from .streams import StreamConformance
 
 
 class OperationConformance(StreamConformance):
@@ -46,7 +46,7 @@ class OperationConformance(StreamConformance):
         self, shard: ShardOptions | None = None, worker_count: int = 0, first: Sequence[Any] = (), **options: Any
     ) -> DataLoader:
         records = [self.record(key) for key in range(self.count)]
-        sampler = IndexSampler(self.count, shard, shuffle=True, seed=1, num_epochs=2)
+        sampler = IndexSampler(self.count, shard or NoSharding(), shuffle=True, seed=1, num_epochs=2)
         operations = [*first, *self.operations()]
         return DataLoader(
             data_source=records, sampler=sampler, operations=operations, worker_count=worker_count, **options
@@ -56,7 +56,8 @@ class OperationConformance(StreamConformance):
         """The operation makes new objects. A record that it changed would be another one in the next epoch."""
         records = [self.record(key) for key in range(self.count)]
         before = [comparable(record) for record in records]
-        first_of(iter(DataLoader(data_source=records, operations=self.operations(), worker_count=0)), self.count)
+        sampler = IndexSampler(self.count, shuffle=False, num_epochs=1, seed=1)
+        list(DataLoader(data_source=records, sampler=sampler, operations=self.operations()))
         changed = [key for key, record in enumerate(records) if comparable(record) != before[key]]
         assert not changed, f"the operation changes records {changed} in place"
 

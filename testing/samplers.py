@@ -10,9 +10,8 @@ import pytest
 
 from ..loader import DataLoader
 from ..samplers import ShardOptions
+from ..samplers.protocol import ENDLESS
 from .streams import StreamConformance, first_of
-
-_ENDLESS = 1 << 62
 
 
 class SamplerConformance(StreamConformance):
@@ -52,6 +51,10 @@ class SamplerConformance(StreamConformance):
         records = list(range(self.count))
         options = {} if shard is None else {"shard_options": shard}
         return DataLoader(data_source=records, sampler=self.sampler(), worker_count=worker_count, **options)
+
+    @property
+    def is_endless(self) -> bool:
+        return len(self.sampler()) >= ENDLESS
 
     def test_a_position_has_the_same_record_whenever_it_is_asked_for(self) -> None:
         """Backwards, again, and after pickling."""

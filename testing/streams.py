@@ -37,6 +37,11 @@ class StreamConformance:
         """
         raise NotImplementedError
 
+    @property
+    def is_endless(self) -> bool:
+        """True if the stream has no end. Then the test with other shards is skipped."""
+        return False
+
     def rows(self, element: Any) -> list[Any]:
         """Return what the shards share of an element, for the test with other shards: a list of comparable values.
 
@@ -52,8 +57,9 @@ class StreamConformance:
     def test_a_pickled_loader_gives_the_same_stream(self) -> None:
         """What is pickled for a worker, also after it was used, gives the same elements."""
         loader = self.loader()
-        expected = first_of(iter(loader))
-        assert_equal(first_of(iter(cloudpickle.loads(cloudpickle.dumps(loader)))), expected)
+        next(iter(loader))
+        pickled = cloudpickle.loads(cloudpickle.dumps(loader))
+        assert_equal(first_of(iter(pickled)), first_of(iter(self.loader())))
 
     def test_workers_give_the_same_stream(self) -> None:
         """The stream does not depend on the number of worker processes."""
@@ -76,8 +82,8 @@ class StreamConformance:
 
     def test_other_shards_deliver_what_is_left(self) -> None:
         """If the number of shards changes during a run, each row comes as often as on one shard."""
-        if len(self.loader()) > STEPS * self.shard_counts[0]:
-            pytest.skip("the stream has no end, or a distant one")
+        if self.is_endless:
+            pytest.skip("the stream has no end")
         before, after = self.shard_counts
         shards = [iter(self.loader(ShardOptions(shard, before))) for shard in range(before)]
         elements = [element for number, one in enumerate(shards) for element in first_of(one, 1 + number)]

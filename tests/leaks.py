@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-NOT_OURS = ("tqdm_monitor", "grain-")
+NOT_OURS = ("zarr_io", "zarr_pool", "tqdm_monitor", "grain-")
 """Threads of libraries: some live as long as the process, and those of Grain end when they like."""
 OF_RAY = ("ray::IDLE", "default_worker.py", "setup_worker.py", "runtime_env/agent")
 """Processes that Ray starts when it likes. An actor is called by its class."""

@@ -32,7 +32,7 @@ class SourceConformance(OfAnySource):
 
     def test_length_is_the_number_of_records(self, source):
         """`len` gives the number of records, and the source is taken as it is."""
-        assert len(source) == COUNT
+        assert len(source) == self.count
         assert as_source(source) is source
 
     def test_many_takes_a_list_as_well_as_an_array(self, source, expected):
@@ -51,8 +51,8 @@ class SourceConformance(OfAnySource):
         """A negative or too large key is a `RecordKeyError` with the key, the length and the source."""
         if not self.own:
             pytest.skip("a foreign source")
-        for key in (-1, COUNT, 2**70, np.int64(-1), np.uint64(2**63)):
-            expected = f"{type(source).__name__}: record key {key} .*{COUNT} records"
+        for key in (-1, self.count, 2**70, np.int64(-1), np.uint64(2**63)):
+            expected = f"{type(source).__name__}: record key {key} .*{self.count} records"
             with pytest.raises(RecordKeyError, match=expected):
                 source[key]
             with pytest.raises(RecordKeyError, match=expected):

@@ -382,9 +382,10 @@ class PooledExecutor(Executor):
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks. Return True if the workers can be used for new tasks.
+        """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False if workers wait for reads, or need over `LONG_SECONDS` to finish the tasks that they have.
+        Return False if workers wait for reads, and then nothing is dropped; or if they need over `LONG_SECONDS` to finish
+        the tasks that they have.
         """
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False

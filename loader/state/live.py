@@ -129,8 +129,8 @@ def _position_of(here: StreamPosition, step: int) -> int:
     blocks = leaf.lineage.blocks
     if blocks is not None and blocks.shards > 1 and (rest := (blocks.first - position) % blocks.size):
         raise ValueError(
-            f"at_step={step} is inside {blocks.size} records that are divided among the shards by cost. Pass "
-            f"{step + -(-rest // (leaf.shard.shard_count * unit))}."
+            f"at_step={step} is in the middle of a group of {blocks.size} records that are divided together among the "
+            f"shards by cost. Pass {step + -(-rest // (leaf.shard.shard_count * unit))}, where the next group begins."
         )
     return position
 

@@ -78,15 +78,15 @@ class Provenance:
             rows.
         inputs: for inputs that are earlier rows, their origins, each with the range `[start, stop)`
             of rows.
-        alone: True if row i was made of input i alone, for all rows that there are.
-        columns: origins of the rows as columns; None if row i was made of unit i.
+        alone: True if row i was made of input i alone. If the task failed, this is true of the rows made before.
+        columns: the `RowOrigins` of the rows; None if row i was made of unit i.
         count: number of rows.
         first: index of the task's first input among `inputs`; more than 0 if the task is a part of
             another.
         before: number of rows of the first unit that earlier tasks made.
         open: True if later tasks may make more rows of the last unit.
-        which: None, because all rows are of one block.
-        at: None, because rows are found by their indices in the block.
+        which: always None here. In a `Selection`, the block of each row.
+        at: always None here. In a `Selection`, the index of each row in its block.
     """
 
     stage: Stage

@@ -38,7 +38,8 @@ class OperationTimes(NamedTuple):
         extra: seconds that the timing itself took, approximately.
         operations: part of `seconds` spent in each operation of the stage; the last item is the
             time between operations.
-        slowest: slowest call of the operations before the first one that takes several elements.
+        slowest: the slowest call among the operations that take one element at a time, i.e. those before the first
+            operation that takes several, such as `Batch`; None if there is none.
     """
 
     inputs: int

@@ -150,7 +150,10 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of records, each once. A tag is a number that stands for the source and the position of a record."""
+    """Return the keys of the records for which tags stand. A tag that is repeated counts once.
+
+    A tag is a number that stands for a source and a position. A record that is read at two positions is listed twice.
+    """
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 

@@ -115,7 +115,7 @@ def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Return a context in which loaders that the source itself iterates run in this thread, as if inside a task."""
+    """Return a context in which a loader that the source iterates does its work in this thread, without own workers."""
     token = INSIDE_A_TASK.set(True)
     try:
         yield

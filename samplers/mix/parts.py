@@ -64,6 +64,10 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
     try:
         records = whole_number("the number of records", _records_of(part), 1, MAX_SIZE, "…")
     except (TypeError, ValueError):
+        if type(records := _records_of(part)) is int and not records:
+            raise TypeError(
+                f"part {short_repr(name)} of the mix has no records. Leave it out, or pass a source with records."
+            ) from None
         raise TypeError(
             f"part {short_repr(name)} of the mix is {short_repr(part)}, which is not a source. Pass "
             "its source, the number of its records, or an IndexSampler."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, SupportsIndex
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr, shorten
+from ...common.validation import whole_number
 from ...errors import LengthsError, NoRecordsError, SourceError
 from ..facts import SourceFacts
 from ..file_source import hex_digest
@@ -34,12 +36,14 @@ class ChunkedSource:
         path: path of the file or folder.
         names: name of an array, whose rows are the records; or names of several arrays of equal length, whose rows are
             the values of dicts. None: all arrays.
+        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes.
     """
 
     _kind = "array"
 
-    def __init__(self, path: str, names: str | Sequence[str] | None) -> None:
+    def __init__(self, path: str, names: str | Sequence[str] | None, cache_bytes: int = 1) -> None:
         self._path = path
+        self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
         self._prepare()
         opened = self._open()
         self._one = names if isinstance(names, str) else None
@@ -53,6 +57,7 @@ class ChunkedSource:
         self._arrays: Mapping[str, Any] | None = None
         self._process: int | None = None
         self._lock = threading.RLock()
+        self._kept: OrderedDict[tuple[str, int], Array] = OrderedDict()
 
     def _opened(self) -> Mapping[str, Any]:
         """Open the file, and return all arrays by name."""
@@ -107,9 +112,7 @@ class ChunkedSource:
             with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
                 array = self._open()[name]
                 for start, stop, places in _runs(keys, self._chunk_rows(array), _row_bytes(array)):
-                    rows = self._decoded(array, np.asarray(array[start:stop]))
-                    rows = rows.view()
-                    rows.flags.writeable = False
+                    rows = self._run(name, array, start, min(stop, self._count))
                     copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
                     for place, key in zip(places.tolist(), keys[places].tolist()):
                         row = rows[key - start]
@@ -120,6 +123,20 @@ class ChunkedSource:
                 f"record that was read with it: {shorten(error)}. Check the file, or write it again."
             ) from error
         return found
+
+    def _run(self, name: str, array: Any, start: int, stop: int) -> Array:
+        """Return consecutive rows of an array, read-only. Chunks are kept, because neighbouring records follow soon."""
+        if (rows := self._kept.get((name, start))) is not None:
+            self._kept.move_to_end((name, start))
+            return rows
+        rows = self._decoded(array, np.asarray(array[start:stop])).view()
+        rows.flags.writeable = False
+        if self._chunk_rows(array) is not None and rows.nbytes <= self._cache_bytes:
+            self._kept[name, start] = rows
+            held = sum(each.nbytes for each in self._kept.values())
+            while held > self._cache_bytes:
+                held -= self._kept.popitem(last=False)[1].nbytes
+        return rows
 
     @property
     def facts(self) -> SourceFacts:
@@ -178,9 +195,10 @@ class ChunkedSource:
             if self._arrays is not None and self._process == os.getpid():
                 self._closed()
             self._arrays = None
+            self._kept.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_arrays", "_process", "_lock", "_file", "_together"}
+        left_out = {"_arrays", "_process", "_lock", "_kept", "_file", "_together"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -204,10 +222,11 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
         row_bytes: bytes of a row.
 
     Yields:
-        the first row of the run; the row after its last; and the indices into `keys` of its rows.
+        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; and the indices into
+        `keys` of its rows. With chunks, a run is a whole chunk.
 
     >>> [(start, stop) for start, stop, _ in _runs(np.array([9, 1, 4, 1]), 4, 8)]
-    [(1, 2), (4, 5), (9, 10)]
+    [(0, 4), (4, 8), (8, 12)]
     """
     by_row = np.argsort(keys, kind="stable")
     rows = keys[by_row]
@@ -216,7 +235,12 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
     else:
         cuts = np.flatnonzero(np.diff(rows // chunk)) + 1
     for places in np.split(by_row, cuts):
-        yield int(keys[places[0]]), int(keys[places[-1]]) + 1, places
+        first, last = int(keys[places[0]]), int(keys[places[-1]])
+        yield (
+            (first, last + 1, places)
+            if chunk is None
+            else (first // chunk * chunk, (first // chunk + 1) * chunk, places)
+        )
 
 
 def _chosen(names: str | Sequence[str] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
@@ -248,5 +272,7 @@ def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str
         )
     count = next(iter(lengths.values()))
     if not count:
-        raise NoRecordsError(f"{shorten(path)}: {first_few(lengths, 8)} has no rows. Write at least one, or name others.")
+        raise NoRecordsError(
+            f"{shorten(path)}: {first_few(lengths, 8)} has no rows. Write at least one, or name others."
+        )
     return count

@@ -26,7 +26,7 @@ class HDF5Source(ChunkedSource):
         path: path of a local file.
         datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
             equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
-        cache_bytes: size of HDF5's cache of chunks, in bytes, for each dataset and process (default 64 MiB).
+        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -52,8 +52,7 @@ class HDF5Source(ChunkedSource):
     def __init__(
         self, path: PathLike, datasets: str | Sequence[str] | None = None, *, cache_bytes: int = 64 << 20
     ) -> None:
-        self._cache_bytes = cache_bytes
-        super().__init__(text_of(path), datasets)
+        super().__init__(text_of(path), datasets, cache_bytes)
 
     @classmethod
     def of(cls, opened: Any) -> HDF5Source:
@@ -72,7 +71,10 @@ class HDF5Source(ChunkedSource):
         if not os.path.exists(self._path):
             raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
         try:
-            self._file = h5py.File(self._path, "r", rdcc_nbytes=self._cache_bytes, locking=False)
+            try:
+                self._file = h5py.File(self._path, "r")
+            except BlockingIOError:  # of a writer, or of a file system that knows no locks
+                self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
             raise SourceError(
                 f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. Check the path, or write the "

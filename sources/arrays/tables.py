@@ -69,7 +69,7 @@ def _array(column: Any) -> Array:
 
 
 def _of_pandas(series: Any) -> Array:
-    if isinstance(series.dtype, np.dtype) and series.dtype != object:
+    if isinstance(series.dtype, np.dtype) and not series.dtype.hasobject:
         return np.asarray(series.to_numpy())
     missing = series.isna().to_numpy()
     if not missing.any():

@@ -25,6 +25,7 @@ class ZarrSource(ChunkedSource):
             arrays of equal length: a record is a dict with the row of each. None (default): a dict of all arrays in the
             group; for a single array, its rows.
         storage_options: options that are passed to Zarr's store, for URLs.
+        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
 
     Raises:
         SourceNotFoundError: there is neither an array nor a group.
@@ -44,9 +45,10 @@ class ZarrSource(ChunkedSource):
         arrays: str | Sequence[str] | None = None,
         *,
         storage_options: Mapping[str, Any] | None = None,
+        cache_bytes: int = 64 << 20,
     ) -> None:
         self._storage = None if storage_options is None else dict(storage_options)
-        super().__init__(text_of(path), arrays)
+        super().__init__(text_of(path), arrays, cache_bytes)
         if arrays is None and self._names == ("",):
             self._one = ""
 

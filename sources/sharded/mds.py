@@ -111,7 +111,7 @@ class MdsSource:
                 sample = sample_of(data, key - first, shard, decoders)
                 found.append({name: sample[name] for name in self._columns})
             return found
-        except (OSError, ValueError, LookupError, ArithmeticError, EOFError) as error:
+        except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
             which = f" at record key {key}" if key >= 0 else ""
             raise SourceError(
                 f"{shorten(shard.path)} cannot be read{which}: {shorten(error)}. Check the file, or write it again."
@@ -179,7 +179,9 @@ class MdsSource:
             )
         values = (self[key][name] for key in range(len(self)))
         try:
-            return np.array([value if isinstance(value, (int, np.integer)) else len(value) for value in values], np.int64)
+            return np.array(
+                [value if isinstance(value, (int, np.integer)) else len(value) for value in values], np.int64
+            )
         except TypeError:
             raise LengthsError(
                 f"{shorten(self._folder)}: values of column {short_repr(name)} have no length. Name a column of integers, "

@@ -7,10 +7,19 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from growing_source import GrowingKeys, append, begin_writing, write
+from growing_source import GrowingKeys, append, write
 
-from headrace import Batch, Filter, GrowthOptions, IterDataset, MapDataset, MapTransform, Pack, ReadOptions, ShardOptions
-from headrace.loader.iterator import DataLoaderIterator
+from headrace import (
+    Batch,
+    Filter,
+    GrowthOptions,
+    IterDataset,
+    MapDataset,
+    MapTransform,
+    Pack,
+    ReadOptions,
+    ShardOptions,
+)
 
 B = 1000
 """The first record of part "b"."""
@@ -44,13 +53,20 @@ def _counts(elements):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_is_appended_to_a_stream_comes_from_its_next_epoch_on(folder, workers):
+    """What is appended to a stream comes from its next epoch on."""
     iterator = iter(_mix(folder, [Batch(2)]).with_options(worker_count=workers))
     begun = list(islice(iterator, 3))  # three records of each, in their first epochs
     append(folder / "a.json", 2)
-    assert _counts([*begun, *iterator]) == {**dict.fromkeys(range(4), 3), 4: 2, 5: 2, **dict.fromkeys(range(B, B + 6), 3)}
+    assert _counts([*begun, *iterator]) == {
+        **dict.fromkeys(range(4), 3),
+        4: 2,
+        5: 2,
+        **dict.fromkeys(range(B, B + 6), 3),
+    }
 
 
 def test_with_growth_now_it_comes_in_the_epoch_under_way(folder):
+    """With growth now it comes in the epoch under way."""
     options = {"growth": GrowthOptions("now", every=2), "epochs": 1}
     iterator = iter(_mix(folder, [Batch(2)], **options))
     begun = list(islice(iterator, 2))
@@ -83,6 +99,7 @@ def test_a_state_of_any_step_continues_with_the_same_changes(folder, then):
 
 def test_shards_change_at_the_same_positions_and_others_take_over(folder):
     """Shard 1 goes ahead and finds the records first. Then three shards deliver what is left."""
+
     def shards(count):
         return [iter(_mix(folder, [Batch(1)], shard=ShardOptions(shard, count))) for shard in range(count)]
 
@@ -104,6 +121,7 @@ def test_shards_change_at_the_same_positions_and_others_take_over(folder):
 
 
 def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, monkeypatch):
+    """Records that are there come before the run waits for a writer."""
     write(folder / "a.json", [4, -1])
     monkeypatch.setattr("headrace.loader.state.growing.PAUSE_SECONDS", 0.001)
     iterator = iter(_mix(folder, [Batch(1)], epochs=1))
@@ -114,6 +132,7 @@ def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, m
 
 
 def test_mixes_of_mixes_grow(folder):
+    """Mixes of mixes grow."""
     inner = _mix(folder)
     stream = IterDataset.mix([inner, MapDataset.source(range(2000, 2010)).to_iter_dataset()], when_exhausted="all")
     iterator = iter(stream.then(Batch(1)))
@@ -134,5 +153,6 @@ def test_mixes_of_mixes_grow(folder):
     ids=["zip", "limit", "cache", "repeat", "mix that repeats"],
 )
 def test_other_joins_of_growing_streams_are_refused(folder, join):
+    """Other joins of growing streams are refused."""
     with pytest.raises(ValueError, match=r"can be mixed with others, but not .* Call repeat\(\) before"):
         join(_stream(folder, "a"))

@@ -413,7 +413,7 @@ def test_a_damaged_history_is_told(damage):
     [
         (lambda: MixSampler({}), ValueError, "at least one part"),
         (lambda: MixSampler(7), TypeError, "Pass a dict or a list of sources"),
-        (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix is 0, which is not a source\. Pass its source"),
+        (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix has no records\. Leave it out"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
         (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "b, but the"),
         (

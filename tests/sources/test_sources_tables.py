@@ -14,6 +14,9 @@ from source_conformance import SourceConformance
 import headrace
 from headrace.sources import as_source
 
+# polars opens descriptors for its threads at the first date, and keeps them.
+polars.DataFrame({"when": [datetime.datetime(2026, 1, 1)]})
+
 COLUMNS = {"x": [1, 2, 3], "weight": [0.5, 1.5, 2.5], "text": ["a", "é", ""], "flag": [True, False, True]}
 
 
@@ -58,6 +61,7 @@ class TestPyarrow(OfRows):
 
 @pytest.mark.parametrize("kind", _tables(COLUMNS))
 def test_a_table_is_a_source_of_its_rows(kind):
+    """A table is a source of its rows."""
     source = as_source(_tables(COLUMNS)[kind])
     assert [source[key] for key in range(3)] == [
         {name: column[key] for name, column in COLUMNS.items()} for key in range(3)
@@ -72,6 +76,7 @@ def test_a_table_is_a_source_of_its_rows(kind):
 
 @pytest.mark.parametrize("kind", _tables(COLUMNS))
 def test_a_loader_makes_batches_of_a_table(kind):
+    """A loader makes batches of a table."""
     table = _tables({"x": COLUMNS["x"], "weight": COLUMNS["weight"]})[kind]
     (batch,) = headrace.load(table, batch_size=3, num_epochs=1)
     assert (batch["x"].tolist(), batch["weight"].tolist()) == (COLUMNS["x"], COLUMNS["weight"])
@@ -79,6 +84,7 @@ def test_a_loader_makes_batches_of_a_table(kind):
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_a_missing_value_is_none(kind):
+    """A missing value is None."""
     columns = {"x": [1, None, 3], "text": ["a", None, "c"], "list": [[1], None, [2, 3]]}
     if kind == "pandas":
         columns["x"] = pandas.array(columns["x"], dtype="Int64")
@@ -89,6 +95,7 @@ def test_a_missing_value_is_none(kind):
 
 
 def test_extension_dtypes_of_pandas_become_those_of_numpy():
+    """Extension dtypes of pandas become those of NumPy."""
     frame = pandas.DataFrame({"x": pandas.array([1, 2], dtype="Int32"), "kind": pandas.Categorical(["u", "v"])})
     record = as_source(frame)[1]
     assert (type(record["x"]), record["kind"]) == (np.int32, "v")
@@ -96,11 +103,13 @@ def test_extension_dtypes_of_pandas_become_those_of_numpy():
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_dates_are_those_of_numpy(kind):
+    """Dates are those of NumPy."""
     source = as_source(_tables({"when": [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 3)]})[kind])
     assert source[1]["when"] == np.datetime64("2026-01-03")
 
 
 def test_lists_of_one_length_are_rows_of_an_array():
+    """Lists of one length are rows of an array."""
     arrow = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(range(6)), 2)
     frame = polars.DataFrame({"x": [[0, 1], [2, 3], [4, 5]]}, schema={"x": polars.Array(polars.Int64, 2)})
     for table in (pyarrow.table({"x": arrow}), frame):
@@ -118,6 +127,7 @@ def test_lists_of_one_length_are_rows_of_an_array():
     ids=lambda column: type(column).__module__ + type(column).__name__,
 )
 def test_a_column_is_a_source_of_its_values_and_part_of_a_dict(column):
+    """A column is a source of its values and part of a dict."""
     assert [int(as_source(column)[key]) for key in range(3)] == [1, 2, 3]
     source = as_source({"x": column, "more": {"y": np.zeros((3, 2))}})
     assert source[2]["x"] == 3
@@ -125,11 +135,13 @@ def test_a_column_is_a_source_of_its_values_and_part_of_a_dict(column):
 
 
 def test_a_table_with_a_name_twice_is_refused():
+    """A table with a name twice is refused."""
     with pytest.raises(ValueError, match="two columns of the table are called 'x'. Give each column its own name"):
         as_source(pandas.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
 def test_workers_read_a_table():
+    """Workers read a table."""
     frame = pandas.DataFrame({"x": range(20)})
     (batch,) = headrace.load(frame, seed=1, batch_size=20, num_epochs=1, worker_count=2)
     assert sorted(batch["x"].tolist()) == list(range(20))

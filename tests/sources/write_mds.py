@@ -35,8 +35,9 @@ COLUMNS = {
 
 
 def row(key: int) -> dict[str, Any]:
-    """The sample of a key, as it must be read."""
-    return {
+    """The sample of a key, as it must be read: columns are sorted by name."""
+    key = int(key)
+    found = {
         "bytes": bytes(range(key)),
         "text": "é" * (key % 5),
         "int": key - 5,
@@ -52,6 +53,7 @@ def row(key: int) -> dict[str, Any]:
         "json": {"key": key, "list": [None, "x"]},
         "pil": np.full((2, 3, 3), key, np.uint8),
     }
+    return dict(sorted(found.items()))
 
 
 def main() -> None:
