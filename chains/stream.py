@@ -37,6 +37,7 @@ from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
 from .nodes.node import Evaluated, Node, Seeds, nearest_first
+from .trees import leaves_of, line_of, named, over_epochs, over_leaves, rules_above_growth
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Stream:
     max_errors: int | None = None
 
     def __post_init__(self) -> None:
-        if any(rule.kind != "mix" for rule in _rules_above_growth(self.tree)):
+        if any(rule.kind != "mix" for rule in rules_above_growth(self.tree)):
             raise ValueError(
                 "a stream of a growing source can be mixed with others, but not joined in another way, limited, cached "
                 'or repeated. Call repeat() before to_iter_dataset(). Or pass to_iter_dataset(growth="hand"), which '
@@ -199,7 +200,7 @@ def mixed(
     inputs = []
     for name, stream in zip(order.names, streams):
         if name in max_epochs or when_exhausted == "repeat":
-            stream = dataclasses.replace(stream, tree=_over_epochs(stream.tree, max_epochs.get(name)))
+            stream = dataclasses.replace(stream, tree=over_epochs(stream.tree, max_epochs.get(name)))
         inputs.append(stream)
     leaving = tuple(number for number, name in enumerate(order.names) if name in max_epochs)
     return merged(inputs, order.names, MixRows(order, when_exhausted == "all", leaving))
@@ -207,7 +208,7 @@ def mixed(
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
     """Join streams by a rule that decides which stream gives the next row; JoinError if their shard options differ."""
-    inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
+    inputs = tuple(named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
 
@@ -217,7 +218,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
     With `strict`, a stream that ends before the others raises `JoinError` when it is read.
     """
     labels = tuple(names or map(str, range(len(streams))))
-    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
+    inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
     joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
     return _joined(streams, Apply(joined, (ZipRows(len(streams), names or ()),)), 1)
 
@@ -227,7 +228,7 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
     labels = names or map(str, range(count))
-    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
+    inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
     return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
 
 
@@ -239,7 +240,7 @@ def without(stream: Stream, omit: Any) -> Stream:
         ValueError: if the stream does not consist of the records of one source, in whole epochs.
         EmptyStreamError: if no record is left.
     """
-    base = _line(stream.tree)[-1]
+    base = line_of(stream.tree)[-1]
     if not (isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)) or isinstance(
         base.leaf.source, Evaluated
     ):
@@ -314,7 +315,7 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 
     `tree` is its tree of nodes, which has `operations` operations more than the streams together.
     """
-    shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
+    shards = [leaf.shard for stream in streams for leaf in leaves_of(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
             "the datasets have different shard_options. Leave shard_options out of these datasets, "
@@ -348,58 +349,3 @@ def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     if len(kinds) > 1 and "thread" in kinds:  # threads leave the work to processes or actors
         (changes["worker_kind"],) = kinds - {"thread"}
     return dataclasses.replace(default, **changes)
-
-
-def _leaves(tree: Tree) -> list[Any]:
-    if isinstance(tree, Read):
-        return [tree.leaf]
-    return [leaf for below in _inputs(tree) for leaf in _leaves(below)]
-
-
-def _rules_above_growth(tree: Tree) -> list[JoinPolicy]:
-    """Return the rules of all joins through which rows of growing sources pass."""
-    if not any(leaf.growth is not None for leaf in _leaves(tree)):
-        return []
-    own = [tree.rule] if isinstance(tree, Joined) else []
-    return [*own, *(rule for below in _inputs(tree) for rule in _rules_above_growth(below))]
-
-
-def _inputs(tree: Tree) -> tuple[Tree, ...]:
-    if isinstance(tree, Read):
-        return ()
-    return (tree.input,) if isinstance(tree, Apply) else tree.inputs
-
-
-def _named(tree: Tree, name: str) -> Tree:
-
-    def renamed(leaf: Any) -> Any:
-        return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)
-
-    return over_leaves(tree, renamed)
-
-
-def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
-
-    If the tree has a single source, it continues with the source's next epochs, each in its own order; otherwise it
-    repeats the same elements.
-    """
-    base = _line(tree)[-1]
-    if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
-        return Joined((tree,), Again(epochs))
-    if base.leaf.in_order or not len(base.leaf.sampler.with_shard_options(NoSharding())):
-        return Joined((tree,), Again(epochs))
-    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
-
-
-def _line(tree: Tree) -> list[Tree]:
-    return [tree, *_line(tree.input)] if isinstance(tree, Apply) else [tree]
-
-
-def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return the tree with each of its leaves (a leaf is a source with its order) replaced by `change(leaf)`."""
-    if isinstance(tree, Read):
-        return Read(change(tree.leaf))
-    if isinstance(tree, Apply):
-        return dataclasses.replace(tree, input=over_leaves(tree.input, change))
-    return dataclasses.replace(tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs))

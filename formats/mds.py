@@ -79,8 +79,8 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
     if compressed is not None and not os.path.exists(path):
         path, compression = os.path.join(folder, compressed["basename"]), told["compression"].partition(":")[0]
     os.stat(path)
-    columns = [tuple(told[name]) for name in ("column_names", "column_encodings", "column_sizes")]
-    return MdsShard(path, int(told["samples"]), *columns, compression, int(raw["bytes"]))
+    names, encodings, sizes = (tuple(told[f"column_{each}"]) for each in ("names", "encodings", "sizes"))
+    return MdsShard(path, int(told["samples"]), names, encodings, sizes, compression, int(raw["bytes"]))
 
 
 def sample_of(

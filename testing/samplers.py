@@ -49,8 +49,7 @@ class SamplerConformance(StreamConformance):
 
     def loader(self, shard: ShardOptions | None = None, worker_count: int = 0) -> DataLoader:
         records = list(range(self.count))
-        options = {} if shard is None else {"shard_options": shard}
-        return DataLoader(data_source=records, sampler=self.sampler(), worker_count=worker_count, **options)
+        return DataLoader(data_source=records, sampler=self.sampler(), worker_count=worker_count, shard_options=shard)
 
     @property
     def is_endless(self) -> bool:

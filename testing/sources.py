@@ -164,7 +164,9 @@ class SourceConformance:
             assert sum(run.records for run in runs) == self.count
             for run in runs:
                 for place, key in ((run.record, run.key), (run.record + run.records - 1, run.key + run.records - 1)):
-                    assert facts.file_place(key)[:2] == (run.file, place)
+                    found = facts.file_place(key)
+                    assert found is not None
+                    assert found[:2] == (run.file, place)
 
     def test_the_facts_travel_with_the_source(self, source: Any) -> None:
         """A pickled source has the same facts."""

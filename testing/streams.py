@@ -86,7 +86,7 @@ class StreamConformance:
             pytest.skip("the stream has no end")
         before, after = self.shard_counts
         shards = [iter(self.loader(ShardOptions(shard, before))) for shard in range(before)]
-        elements = [element for number, one in enumerate(shards) for element in first_of(one, 1 + number)]
+        elements: list[Any] = [element for number, one in enumerate(shards) for element in first_of(one, 1 + number)]
         states = [one.get_state() for one in shards]
         for shard in range(after):
             rest = iter(self.loader(ShardOptions(shard, after)))
@@ -105,7 +105,7 @@ def first_of(iterator: Any, count: int = STEPS, each: Any = None) -> list[Any]:
         count: largest number of elements.
         each: function that is called after each element; None for none.
     """
-    elements = []
+    elements: list[Any] = []
     while len(elements) < count and (element := next(iterator, _END)) is not _END:
         elements.append(element)
         if each is not None:

@@ -120,19 +120,22 @@ class LeafAlone:
     Attributes:
         number: index of the leaf.
         pipeline: pipeline of this leaf, and of the operations on its records.
+        joined: False if the whole pipeline has no joins.
     """
 
     number: int
     pipeline: Pipeline
+    joined: bool
 
     @classmethod
     def of(cls, whole: Pipeline, number: int) -> LeafAlone:
         if not whole.joins:
-            return cls(number, whole)
+            return cls(number, whole, False)
         alone = compiled(Apply(Read(whole.leaves[number]), whole.stage_on(number).operations))
         assert alone.snapshot is not None
         sources = whole.identity.sources[number : number + 1]
-        return cls(number, dataclasses.replace(alone, snapshot=dataclasses.replace(alone.snapshot, sources=sources)))
+        snapshot = dataclasses.replace(alone.snapshot, sources=sources)
+        return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
 
     def state_of(self, whole: Pipeline, state: LoaderState) -> LoaderState:
         """Return what a state of the whole pipeline says about the leaf, as a state of the leaf's pipeline."""
@@ -153,7 +156,8 @@ class LeafAlone:
         """Return the whole pipeline with the leaf of `changed`, which is this leaf's pipeline after a change."""
         if not whole.joins:
             return changed
-        assert whole.snapshot is not None and changed.snapshot is not None
+        assert whole.snapshot is not None
+        assert changed.snapshot is not None
         leaves, sources = list(whole.leaves), list(whole.snapshot.sources)
         leaves[self.number], sources[self.number] = changed.leaf, changed.snapshot.sources[0]
         snapshot = dataclasses.replace(whole.snapshot, sources=tuple(sources))
@@ -161,7 +165,7 @@ class LeafAlone:
 
     def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
         """Return the state of the whole pipeline with the source, order and history of shards of this leaf's state."""
-        if len(whole.lineages) == 1:
+        if not self.joined:
             return of_leaf
         number = self.number
         lineages = (*whole.lineages[:number], *of_leaf.lineages, *whole.lineages[number + 1 :])

@@ -122,10 +122,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask, note_units: Callable[[int, float], None]) -> ColumnUnits | None:
-        """Return an object that makes a task's elements one by one, if they are made from columns; else None.
-
-        `note_units` is called at the end, with the number of batches and the seconds that they took.
-        """
+        """Return an object that makes elements one by one from columns, or None. `note_units` gets their number and seconds."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None

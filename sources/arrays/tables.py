@@ -74,23 +74,25 @@ def _of_pandas(series: Any) -> Array:
     missing = series.isna().to_numpy()
     if not missing.any():
         array = np.asarray(series.to_numpy())
-        return array if array.dtype != object or series.dtype == object else _narrowed(array, series.dtype)
+        return (
+            array if isinstance(series.dtype, np.dtype) or not array.dtype.hasobject else _narrowed(array, series.dtype)
+        )
     return _objects([None if gone else value for value, gone in zip(series.tolist(), missing.tolist())])
 
 
 def _narrowed(array: Array, dtype: Any) -> Array:
     """Return values of an extension dtype, such as `Int64`, in the NumPy dtype that it names, if there is one."""
     own = getattr(dtype, "numpy_dtype", None)
-    return array.astype(own) if isinstance(own, np.dtype) and own != object else array
+    return array.astype(own) if isinstance(own, np.dtype) and not own.hasobject else array
 
 
 def _of_polars(series: Any) -> Array:
     if not series.null_count() and not series.dtype.is_nested():
         array = np.asarray(series.to_numpy())
-        return array if array.dtype != object else _objects(series.to_list())
+        return _objects(series.to_list()) if array.dtype.hasobject else array
     if not series.null_count() and type(series.dtype).__name__ == "Array":
         array = np.asarray(series.to_numpy())
-        return array if array.dtype != object else _objects(series.to_list())
+        return _objects(series.to_list()) if array.dtype.hasobject else array
     return _objects(series.to_list())
 
 

@@ -5,7 +5,7 @@
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
 | (large, fixed-size) list of numbers without nulls | read-only array; fixed-size lists, nested too, have their shape |
 | string, binary | `str`, `bytes` |
-| anything else (structs, maps, decimals, times of day, timestamps with a time zone, lists of strings, …) | Python objects, as pyarrow's `to_pylist` returns them |
+| anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
 | null | None |
 """
 

@@ -16,7 +16,6 @@ from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, 
 from headrace.errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
 from headrace.sources import as_source
 
-
 # Zarr starts threads, which live as long as the process.
 zarr.config.set({"threading.max_workers": 1, "async.concurrency": 1})
 with tempfile.TemporaryDirectory() as _folder:
@@ -209,7 +208,7 @@ def test_open_objects_are_sources(hdf5, tmp_path):
     group = zarr.open_group(str(tmp_path / "b.zarr"), mode="r")
     assert as_source(group["x"])[4] == 4
     assert as_source(group)[4] == {"x": 4}
-    with pytest.raises(TypeError, match="cannot open again.*Write it to a folder"):
+    with pytest.raises(TypeError, match=r"cannot open again.*Write it to a folder"):
         as_source(zarr.array(np.arange(3)))
 
 
@@ -232,17 +231,17 @@ def test_what_cannot_be_read_is_named_with_a_remedy(hdf5, arguments, error, word
 @pytest.mark.parametrize("kind", [HDF5Source, ZarrSource, NpzSource])
 def test_a_path_without_data_is_an_error(kind, tmp_path):
     """A path without data is an error."""
-    with pytest.raises(SourceNotFoundError, match="Check the path"):
+    with pytest.raises(SourceNotFoundError, match=r"Check the path"):
         kind(tmp_path / "none")
     (tmp_path / "text").write_text("no data")
-    with pytest.raises(SourceError, match="again|np.savez|Check the path"):
+    with pytest.raises(SourceError, match=r"again|np.savez|Check the path"):
         kind(tmp_path / "text")
 
 
 def test_python_objects_in_an_npz_file_are_refused(tmp_path):
     """Python objects in an `.npz` file are refused."""
     np.savez(tmp_path / "a.npz", x=np.array([{}, None], dtype=object))
-    with pytest.raises(SourceError, match="Python objects"):
+    with pytest.raises(SourceError, match=r"Python objects"):
         NpzSource(tmp_path / "a.npz")
 
 
@@ -253,9 +252,9 @@ def test_lengths_are_those_of_rows(tmp_path):
         file["weight"] = [0.5, 1.5]
     source = pickle.loads(pickle.dumps(HDF5Source(tmp_path / "a.h5")))
     assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [[1, 3], [5, 6], [4, 4]]
-    with pytest.raises(LengthsError, match="'weight' have no length"):
+    with pytest.raises(LengthsError, match=r"'weight' have no length"):
         source.lengths_by("weight")
-    with pytest.raises(LengthsError, match="no dataset 'other'"):
+    with pytest.raises(LengthsError, match=r"no dataset 'other'"):
         source.lengths_by("other")
 
 
@@ -269,5 +268,5 @@ def test_a_damaged_chunk_names_the_file_and_the_record(tmp_path):
     (tmp_path / "a.h5").write_bytes(data)
     source = HDF5Source(tmp_path / "a.h5", "x")
     assert source[3] == 3
-    with pytest.raises(SourceError, match="a.h5: dataset 'x' cannot be read at record key 600"):
+    with pytest.raises(SourceError, match=r"a.h5: dataset 'x' cannot be read at record key 600"):
         source[600]

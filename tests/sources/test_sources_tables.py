@@ -136,7 +136,7 @@ def test_a_column_is_a_source_of_its_values_and_part_of_a_dict(column):
 
 def test_a_table_with_a_name_twice_is_refused():
     """A table with a name twice is refused."""
-    with pytest.raises(ValueError, match="two columns of the table are called 'x'. Give each column its own name"):
+    with pytest.raises(ValueError, match=r"two columns of the table are called 'x'. Give each column its own name"):
         as_source(pandas.DataFrame([[1, 2]], columns=["x", "x"]))
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....chains.stream import over_leaves
+from ....chains.trees import over_leaves
 from ....common.messages import first_few, short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import line_of

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....chains.iter_dataset import IterDataset as OurIterDataset
 from ....chains.iter_dataset import IterMethods
 from ....chains.nodes.node import Node, nearest_first
-from ....chains.stream import Stream, cached, limited, merged, over_leaves, repeated, stream_of, zipped
+from ....chains.stream import Stream, cached, limited, merged, repeated, stream_of, zipped
+from ....chains.trees import over_leaves
 from ....common.validation import whole_number
 from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
