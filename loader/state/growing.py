@@ -166,7 +166,7 @@ class Lookout:
         self._sources, self._orders = growing_parts(leaf.source), orders_of(leaf)
         whole: Any = leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
-        self._logs: dict[tuple[str, ...], DecisionLog | None] = {}
+        self._log = _log_of(leaf, growth)
         from .record_checks import first_unread
 
         unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
@@ -246,32 +246,17 @@ class Lookout:
         Raises:
             CheckpointError: the log cannot be read or written.
         """
-        log = self._log_at(look)
         while True:
-            known = log.read(look) if log is not None else None
+            known = self._log.read(look) if self._log is not None else None
             if known is not None:
                 return {name: found for name, found in known.items() if name in self._orders}
             looked = {name: self._looked(name, ends, look) for name, ends in self._looks.due.items()}
             found = {name: each for name, each in looked.items() if each is not None}
             if len(found) == len(looked):
-                return found if log is None else log.first(look, found)
+                return found if self._log is None else self._log.first(look, found)
             if not wait:
                 return None
             time.sleep(PAUSE_SECONDS)
-
-    def _log_at(self, look: int) -> DecisionLog | None:
-        """Return the log of the decisions at a position; None if there is no log.
-
-        Records that are omitted during a run move all later records to other positions. So decisions that were made about
-        later positions before that do not apply, and another log is used from there on.
-        """
-        omitted = {
-            name: order.history.omitted_at(self._looks.index(name, look)) for name, order in self._orders.items()
-        }
-        which = tuple(omitted.values())
-        if which not in self._logs:
-            self._logs[which] = _log_of(self._leaf, self._growth, omitted)
-        return self._logs[which]
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
         """Check one source for appended records; decide which generation (version of its files) is read, from which epoch on.
@@ -327,8 +312,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     growth = pipeline.leaf.growth
     if growth is None:
         return pipeline
-    omitted = {name: order.history.last.omitted for name, order in orders_of(pipeline.leaf).items()}
-    log, source = _log_of(pipeline.leaf, growth, omitted, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
+    log, source = _log_of(pipeline.leaf, growth, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
     found = log.read(epoch) if log is not None else None
     if found is None:
         found = {ONLY: Decision(source.newest_generation(), False)}
@@ -336,13 +320,12 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     return at_generation(pipeline, found[ONLY].generation)
 
 
-def _log_of(leaf: Leaf, growth: GrowthOptions, omitted: Mapping[str, str], *loop: str) -> DecisionLog | None:
+def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
     """Return the log of the decisions about appended records; None if there is a single shard and the user gave no log.
 
     Args:
         leaf: the source, or mix of sources, with its sampler.
         growth: the user's options for growing sources, with the folder of the log, if the user gave one.
-        omitted: for each source, by name, a digest of the omitted keys.
         *loop: "epochs" for loops over `loader.epochs()`, which have a log of their own; nothing for `iter(loader)`.
     """
     sampler = leaf.sampler
@@ -353,6 +336,6 @@ def _log_of(leaf: Leaf, growth: GrowthOptions, omitted: Mapping[str, str], *loop
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting_mix(sampler) if sampler.facts.parts else lasting(sampler.fingerprint)
-    values = [order, fingerprint_of(source), growth.at, every, *loop, *([omitted] if any(omitted.values()) else [])]
+    values = [order, fingerprint_of(source), growth.at, every, *loop]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -72,10 +72,6 @@ class History(NamedTuple):
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
-    def omitted_at(self, position: int) -> str:
-        """Return the number and digest of the keys that are omitted at a position; "" if none is."""
-        return next((change.omitted for change in reversed(self.changes) if change.position <= position), self.omitted)
-
     def first(self, count: int) -> History:
         """Return this history with only its first `count` changes."""
         return self._replace(changes=self.changes[:count])
