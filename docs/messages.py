@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +26,14 @@ class Message(NamedTuple):
     line: int
 
 
+@cache
 def messages() -> list[Message]:
     """Return the messages of all `raise` statements, and of all exceptions that functions return, by file and line."""
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name not in NOT_OURS and path.name[0] != "."]
     found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        file = path.relative_to(ROOT)
-        if file.parts[0] not in NOT_OURS and not file.parts[0].startswith("."):
-            found += [Message(*each, file.as_posix(), line) for line, *each in _of(path.read_text())]
+    for path in sorted(chain(ROOT.glob("*.py"), *(folder.rglob("*.py") for folder in folders))):
+        file = path.relative_to(ROOT).as_posix()
+        found += [Message(*each, file, line) for line, *each in _of(path.read_text())]
     return found
 
 

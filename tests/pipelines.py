@@ -150,9 +150,9 @@ def _long(value: Any) -> Any:
 
 
 def tries(count: int) -> Any:
-    """How many examples a property test tries: a tenth of `count`, and all with the option --long, as a long test."""
+    """How many examples a property test tries: a twentieth of `count`, and all with the option --long, as a long test."""
     if "HEADRACE_LONG_TESTS" not in os.environ:
-        return settings(max_examples=max(count // 10, 5), deadline=None)
+        return settings(max_examples=max(count // 20, 5), deadline=None)
     return lambda test: pytest.mark.long(settings(max_examples=count, deadline=None)(test))
 
 

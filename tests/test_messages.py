@@ -31,14 +31,24 @@ def _messages():
 
 
 MODULE = _messages()
-ALL = [each for each in MODULE.messages() if each.error not in (*OF_OTHERS, "AttributeError")]
-WHOLE = [each for each in ALL if not MODULE.is_part(each)]
 
 
-def test_the_table_has_the_messages_of_the_package():
+@pytest.fixture(scope="module")
+def every():
+    """All messages; read when a test needs them, as each process of the tests imports this file."""
+    return [each for each in MODULE.messages() if each.error not in (*OF_OTHERS, "AttributeError")]
+
+
+@pytest.fixture(scope="module")
+def whole(every):
+    """The messages that users see alone."""
+    return [each for each in every if not MODULE.is_part(each)]
+
+
+def test_the_table_has_the_messages_of_the_package(every):
     """Several hundred, of most packages, with their values left out."""
-    assert len(ALL) > 800
-    assert {each.file.partition("/")[0] for each in ALL} >= {
+    assert len(every) > 800
+    assert {each.file.partition("/")[0] for each in every} >= {
         "loader",
         "samplers",
         "sources",
@@ -52,17 +62,17 @@ def test_the_table_has_the_messages_of_the_package():
     )
 
 
-def test_few_messages_are_parts_of_others():
+def test_few_messages_are_parts_of_others(every):
     """A message that users see alone is one sentence or several, or ends with a command to install something."""
-    parts = [each for each in ALL if MODULE.is_part(each)]
+    parts = [each for each in every if MODULE.is_part(each)]
     assert len(parts) <= 60, parts
 
 
-def test_every_message_says_what_to_do_in_plain_words():
+def test_every_message_says_what_to_do_in_plain_words(whole):
     """Each names a remedy, is short, and has none of the phrases that readers did not understand."""
-    assert [each for each in WHOLE if not REMEDY.search(each.text)] == []
-    assert [each for each in WHOLE if len(each.text) > LONGEST] == []
-    assert [each for each in WHOLE if RIDDLES.search(each.text)] == []
+    assert [each for each in whole if not REMEDY.search(each.text)] == []
+    assert [each for each in whole if len(each.text) > LONGEST] == []
+    assert [each for each in whole if RIDDLES.search(each.text)] == []
 
 
 @pytest.mark.parametrize("text", ["the file cannot be read.", "the order has no name.", "a run of 3 steps was set."])
@@ -71,10 +81,10 @@ def test_a_message_without_a_remedy_is_found(text):
     assert not REMEDY.search(text)
 
 
-def test_the_same_mistake_has_the_same_remedy_wherever_it_is_found():
+def test_the_same_mistake_has_the_same_remedy_wherever_it_is_found(whole):
     """Messages whose first sentences are equal are equal."""
     by_mistake = defaultdict(set)
-    for message in WHOLE:
+    for message in whole:
         mistake, stop, remedy = message.text.partition(". ")
         if stop and set(mistake) > set("… :.=()"):
             by_mistake[mistake].add(remedy)

@@ -51,6 +51,7 @@ MIXES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MIXES)
 def test_a_mix_is_the_same_at_an_index_and_in_a_stream(name):
     """One by one, many at a time, with workers, and from a state on."""
@@ -131,6 +132,7 @@ AFTER = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("steps", range(1, 12))
 def test_what_a_window_of_a_mix_was_begun_with_comes_before_the_mix_is_changed(after, steps):
@@ -154,7 +156,7 @@ def test_what_a_window_of_a_mix_was_begun_with_comes_before_the_mix_is_changed(a
 
 @pytest.mark.parametrize("steps", range(1, 12))
 @pytest.mark.parametrize("changed", [{"a": 1, "b": 2}, {"a": 1, "b": 1, "c": 1}])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_mix_is_changed_inside_a_window_of_what_a_filter_left(steps, changed):
     """The window is read to its end, and comes as it was begun; each element of all parts comes once."""
 

@@ -24,6 +24,7 @@ def everything(documents=DOCUMENTS):
     return sorted(np.concatenate(documents).tolist())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "concat_then_split"])
 def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     """Of a loader, of a stream, and of a stream of the packed dataset; and many at a time."""

@@ -193,6 +193,7 @@ ODD = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ODD)
 def test_what_the_engine_takes_apart_changes_nothing(name):
     """Whatever part of a chain runs as order and operations of the engine, elements are those at each index."""
@@ -217,6 +218,7 @@ def test_as_much_as_possible_runs_as_operations(name, operations):
     assert repr(ODD[name](MapDataset.range(22)).to_iter_dataset()) == f"IterDataset(1 source, {operations} operations)"
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", [*EQUAL, *ODD])
 def test_a_state_of_any_step_goes_on(name):
     """On another iterator, in another process, with workers or not."""

@@ -57,6 +57,7 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
     assert {*range(15)} == {*keys}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
 @pytest.mark.parametrize("epochs", [None, 4, "one"])
 @pytest.mark.parametrize("seed", [None, 3])

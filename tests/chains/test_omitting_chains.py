@@ -38,6 +38,7 @@ ARRANGED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_chain_without_some_records_keeps_its_order_and_goes_on(name):
     """By index and as a stream, alone and after operations; from states of before at each step, and left out twice."""
@@ -113,6 +114,7 @@ def _of_stream(stream, state=None, steps=None):
         return taken, iterator.get_state()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_stream_leaves_out_records_of_its_source(name):
     """With maps, filters and batches before it and after it; states of before go on at each step."""
@@ -191,7 +193,7 @@ def test_streams_without_a_source_of_their_own_are_refused():
         stream.omit(range(20))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("growth", [None, GrowthOptions("now", every=4)], ids=["epoch", "now"])
 @pytest.mark.parametrize("early", [True, False])
 def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):

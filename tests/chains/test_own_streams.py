@@ -174,7 +174,7 @@ def test_shards_take_every_other_element_of_it():
         other.set_states([iterator.get_state()])
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_its_own_error_comes_after_what_came_before(worker_count):
     """And says which element it was."""
     iterator = iter(Count(50, fail_at=37).map(lambda x: x).mp_prefetch(worker_count))
@@ -299,7 +299,7 @@ def test_a_fingerprint_that_the_class_tells_is_its_identity():
         iter(Versioned(40, "b").map(abs)).set_state(state)
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("position", [40, 41, 1000, 10**15])
 @pytest.mark.one_in(4)
 def test_a_place_after_its_end_is_the_end(position, worker_count):
@@ -361,6 +361,7 @@ class EndsItselfIterator(CountIterator):
         return super().__next__()
 
 
+@pytest.mark.slow
 def test_an_own_stream_whose_iterator_ends_its_worker_says_so():
     """Nothing after that element can be reached: an error, once what comes before it was given."""
     got = []

@@ -81,9 +81,9 @@ def test_every_record_is_as_likely_in_a_part_as_any_other():
     labels = [0] * 6 + [1] * 3 + [2]
     for stratify in (None, labels):
         counts = Counter()
-        for seed in range(600):
+        for seed in range(200):
             counts.update(split(range(10), [0.7, 0.3], seed=seed, stratify=stratify)[1])
-        assert all(130 < counts[key] < 235 for key in range(10))
+        assert all(32 < counts[key] < 89 for key in range(10))
 
 
 def test_the_same_call_gives_the_same_parts_in_every_process():
@@ -106,7 +106,7 @@ def test_parts_by_name_and_by_number():
     assert [x // 2 for x in datasets["train"]] == list(by_name["train"])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_chains_are_divided_and_go_on(workers):
     """What comes after a split is as after any dataset: shuffled, repeated, batched, resumed, sharded."""
     whole = MapDataset.source([{"x": np.int64(number)} for number in range(40)]).map(lambda x: x["x"] + 100)

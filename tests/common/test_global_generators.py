@@ -48,6 +48,7 @@ def of_batch(batch):
     return batch, np.random.rand()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings(SEEN)
 @pytest.mark.parametrize("draw", [numpys, pythons])
 def test_no_two_workers_have_the_same_numbers(draw):
@@ -66,6 +67,7 @@ def test_the_users_own_generator_is_as_it_was_though_numpys_was_loaded_for_it(mo
     assert not np.array_equal(np.random.get_state(legacy=False)["state"]["key"], seeded)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(SEEN)
 def test_a_worker_that_takes_the_place_of_another_draws_other_numbers(tmp_path):
     """A worker that ends is replaced by one with a state of its own."""
@@ -200,7 +202,7 @@ def test_chains_seed_the_globals_by_position():
     assert list(stream) == list(stream.with_options(worker_count=2))
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("operations", "named"),
     [
@@ -302,6 +304,7 @@ def no_torch(monkeypatch):
     del sys.modules["torch"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(SEEN)
 def test_workers_that_load_torch_and_draw_from_it_at_once_have_different_numbers(no_torch):
     """The task in which torch is loaded is done again, with a state that no other worker has."""
@@ -309,6 +312,7 @@ def test_workers_that_load_torch_and_draw_from_it_at_once_have_different_numbers
     assert len(set(numbers[0] + numbers[1])) == 80
 
 
+@pytest.mark.slow
 def test_with_seed_globals_torch_that_an_operation_loads_is_seeded_from_the_first_record_on(no_torch):
     """The first record of a process has the numbers of its position, too."""
     expected = list(seeded([loads_and_draws]))
@@ -316,7 +320,7 @@ def test_with_seed_globals_torch_that_an_operation_loads_is_seeded_from_the_firs
     assert list(seeded([loads_and_draws], worker_count=2)) == expected
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_operation_that_only_loads_torch_is_not_told_to_draw(no_torch, worker_count):
     """What was not there before has not changed."""
     with warnings.catch_warnings():
@@ -407,6 +411,7 @@ def test_with_seed_globals_held_generators_are_as_before_after_a_task():
     assert generator.random() == np.random.default_rng(0).random()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
 def test_a_warning_names_an_operation_that_holds_a_generator(where):
     """Workers would all draw the same numbers. In the program's own process there is one generator, and no warning."""

@@ -83,6 +83,7 @@ def test_a_name_that_is_not_here_is_told(tmp_path, text, line):
     assert [found for found in out.splitlines() if found.startswith(line) and "not here" in found]
 
 
+@pytest.mark.slow
 def test_a_name_that_raises_is_told_with_what_it_raised(tmp_path):
     """The names in the statement that failed stand with the error; others went well."""
     text = "import grain\n\ngrain.MapDataset.range(3)\nsampler = grain.samplers.SequentialSampler(\n    num_records=-1\n)\n"
@@ -95,6 +96,7 @@ def test_a_name_that_raises_is_told_with_what_it_raised(tmp_path):
     assert [line for line in lines if line.startswith("grain.MapDataset") and line.endswith("ok")]
 
 
+@pytest.mark.slow
 def test_an_error_far_from_grains_names_is_not_blamed_on_them(tmp_path):
     """The list says so, and the error stands above it."""
     text = (

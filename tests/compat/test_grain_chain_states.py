@@ -125,7 +125,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_run_of_grain_goes_on_with_the_elements_not_yet_seen(name):
     """From the state of any step, the last one too, the same ones as with Grain."""

@@ -164,7 +164,7 @@ def datasets_of_ones_own(g):
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_chains_give_grains_elements(function):
     """The same elements, of the same types, in the same order."""
     both.runs_alike(function)

@@ -55,6 +55,7 @@ def flat(iterators):
     return [int(x) for iterator in iterators for batch in iterator for x in batch]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("steps", [0, 1, 2, 9])
 def test_streams_go_on_on_other_shards(steps):
     """From three shards to two, to four: each element comes once, wherever the shards stood. States go through JSON."""
@@ -171,6 +172,7 @@ def streams_of(g, count, cycle_length):
     return g.experimental.InterleaveIterDataset(each, cycle_length=cycle_length)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("taken", [0, 1, 2, 5, 9])
 @pytest.mark.parametrize("cycle_length", [1, 2, 4])
 def test_an_interleave_tells_the_place_in_each_stream(taken, cycle_length):

@@ -330,6 +330,7 @@ def test_a_stream_on_devices_has_the_state_of_what_was_received():
     assert isinstance(next(iter(stream.map(lambda x: x + 1))), jax.Array)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["bins", "end to end"])
 def test_workers_make_what_a_packing_puts_together(kind):
     """The functions before it run there, and the packing here; the stream and its states are the same."""

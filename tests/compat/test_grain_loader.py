@@ -138,6 +138,7 @@ def test_states_of_grains_loader_go_on():
         iterator.set_state(other)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shard", [("s", 0, 1, False), ("l", 1, 3, False), ("q", 0, 1, True)])
 def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
     """One or several, with filters before, between and after them; not from several workers."""

@@ -118,6 +118,7 @@ def test_a_random_map_without_a_seed_gets_none_and_a_warning():
     assert list(ours) == list(program(real)) == [(1, True), (2, True)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rounds", [4, 6, 8, 14, 40, 70])
 def test_index_shuffle_has_any_even_number_of_rounds(rounds):
     """From 4 to 1,024."""
@@ -143,6 +144,7 @@ def packed(g, most):
     return loader(g, data, [Moved(), pack], shuffle=True, seed=3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("most", [None, 2])
 def test_pack_and_batch_gives_the_batches_of_grain_and_goes_on_anywhere(most):
     """Data, segmentations and positions; from the state of each batch."""

@@ -51,6 +51,7 @@ def test_a_folder_of_tokens_is_one_source(tmp_path):
     assert len(list((tmp_path / "out").glob("*.npy"))) == 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "rows",
     [

@@ -34,6 +34,7 @@ def test_both_ways_give_the_same_bytes(tmp_path):
     assert read(there) == [record[::-1] for record in RECORDS]
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_fails_is_told_and_goes_on(tmp_path):
     """The error is that of the record; what was whole is not made again."""
     write_tfrecords(tmp_path / "in")

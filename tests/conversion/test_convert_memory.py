@@ -25,7 +25,7 @@ def _peak_below(count):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.tfrecord", pytest.param("a.jsonl.gz", marks=pytest.mark.slow)])
 def test_a_few_large_records_are_in_memory_at_a_time(name, tmp_path, monkeypatch):
     """However many there are, and also where the first ones tell the columns; with small ones before them, too."""
     monkeypatch.setattr(from_files, "CHUNK_BYTES", LARGE)

@@ -81,6 +81,7 @@ def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):
         headrace.verify(f"{url}/nowhere")
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_beam_writes_to_a_store(tmp_path, monkeypatch, caplog):
     """As it has to on several machines."""
     pytest.importorskip("apache_beam", reason="apache-beam is not installed")

@@ -81,6 +81,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_without_circles_find_what_python_finds(pattern, tmp_path, monkeypatch):
     """Relative and absolute; hidden names, folders, and links that lead nowhere."""

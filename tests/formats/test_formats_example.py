@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
+from pipelines import tries
 
 from headrace import TFRecordDataSource, load
 from headrace.errors import SourceError
@@ -71,6 +72,7 @@ values = st.one_of(
 )
 
 
+@tries(200)
 @given(st.dictionaries(st.text(min_size=1, max_size=5), values, min_size=1, max_size=4))
 def test_examples_are_those_of_protobuf(record):
     """What the library writes is read, and what is written here are the library's bytes."""
@@ -145,6 +147,7 @@ def test_features_that_are_otherwise_are_an_error(features, text):
         decode_example(data, features)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("stored", "wanted", "text"),
     [

@@ -49,7 +49,7 @@ def _resumed(loader, states):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_global_batches_are_those_without_balance(name, shards):
     """Each has the records of its positions, and the largest sum of a shard is smaller, in the mean."""
     keys = _drawn(name)
@@ -69,7 +69,7 @@ def test_global_batches_are_those_without_balance(name, shards):
         ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("shards", "others", "size"), [(1, 3, 14), (2, 7, 6), (3, 2, 5), (7, 1, 10)])
 def test_every_step_goes_on_on_other_shards_and_batch_sizes(name, shards, others, size):

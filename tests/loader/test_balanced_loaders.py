@@ -37,6 +37,7 @@ def _plain(**options):
     return list(DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[Batch(GLOBAL)], **options))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shards", [1, 2, 3, 8, 24])
 def test_global_batches_are_those_of_a_loader_without_balance(shards):
     """Step by step the same records, the last batch included; each shard has as many, and sums are closer."""
@@ -52,8 +53,7 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
     assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_step_is_resumed_on_other_shards(workers):
     """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""
     expected = [sorted(batch.tolist()) for batch in _plain()]
@@ -79,7 +79,7 @@ def _resumed(loader, states):
 
 @pytest.mark.parametrize("steps", [(0, 1), (2, 1), (3, 0), (1, 4, 2), (0, 0, 5), (2, 2, 3, 3)])
 @pytest.mark.parametrize("batches", [1, 2])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
     """Inside a block what is left keeps the former deal, on whatever shards; twice."""
     balance = Balance(LENGTHS, batches=batches)
@@ -174,6 +174,7 @@ def test_packed_rows_of_balanced_shards_hold_each_document_once():
         assert sorted(tokens([*seen, *rest])) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shards", [2, 3])
 def test_records_at_and_find_know_the_deal(shards):
     """As the stream has them, in both epochs."""
@@ -451,7 +452,7 @@ KINDS = {"plain": [], "filter": [headrace.Filter(_odd)], "flat map": [_OnceOrTwi
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 200))])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_any_history_of_runs_reads_each_record_once(seed):
     """Runs on any numbers of shards, of any batch sizes, that stop at any steps; beside a list of what must come."""
     random = np.random.default_rng(seed)

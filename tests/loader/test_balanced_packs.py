@@ -64,7 +64,7 @@ def _brute_cost(batch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
     """As if the rows of one shard were records whose costs are counted: the same ones at each step of each shard."""
     total = 14 if shards == 7 else GLOBAL
@@ -119,6 +119,7 @@ def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
             next(iterator)
 
 
+@pytest.mark.slow
 def test_workers_give_what_the_calling_thread_gives():
     """And go on from one another's states."""
     headrace.check_resume(_loader(1, 3), steps=4, worker_counts=[0, 2])

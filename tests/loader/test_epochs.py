@@ -66,7 +66,7 @@ def test_each_epoch_gives_every_record_once_in_an_order_of_its_own():
     assert whole == [epoch[:2] for epoch in taken]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @places
 @pipelines
 def test_the_state_goes_on_from_any_batch_of_any_epoch(name, on_devices):

@@ -23,7 +23,7 @@ def _loader(shard=(0, 1), size=1000, **more):
     return headrace.load(range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_iterator_goes_on_where_the_file_says_at_every_step(workers, tmp_path):
     """Also on another number of workers."""
     expected = [batch.tolist() for batch in _loader(size=20)]

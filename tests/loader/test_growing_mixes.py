@@ -52,7 +52,7 @@ def test_trace_tells_the_generation_of_the_part_that_grew(folder):
     assert told == {1: ("generation 1 of part 'a', which holds from its position 0 on",), 0: ()}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_is_appended_to_a_part_comes_with_its_next_epoch(folder, workers):
     """Each part has epochs of its own; the proportions stay, and a state goes on with the same changes."""
 
@@ -97,6 +97,7 @@ def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growt
     assert [sorted(part) for part in _of(keys)] == [[*range(a)], [*range(b)]]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("former", ["hand", "plain"])
 @pytest.mark.parametrize("later", ["hand", "epoch"])
 def test_a_later_loader_has_more_records_from_each_parts_next_epoch_on(folder, former, later):
@@ -140,6 +141,7 @@ def test_a_mix_waits_for_the_writer_of_a_part(folder):
     assert _of(keys) == ([*range(7)], [*range(6)])
 
 
+@pytest.mark.slow
 def test_files_of_a_part_grow(tmp_path):
     """Token files beside a part of ArrayRecord that stays what it is; two shards, on workers."""
     tokens, records = FORMATS["tokens"], FORMATS["array_record"]

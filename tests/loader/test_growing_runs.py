@@ -280,7 +280,7 @@ def test_subsets_chains_and_planned_batches_read_one_generation(path):
     load(source, transformations=[planned], shuffle=True, seed=1, growth="hand")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
     """Those that are appended meanwhile come with the next one, each once."""
     epochs, came = load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, worker_count=workers).epochs(3), []
@@ -292,6 +292,7 @@ def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
     assert came[2] != sorted(came[2])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
 def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):
     """From a state at any step, also one of before the source grew; the epochs after it have what there is then."""

@@ -34,19 +34,19 @@ def _check_size(history):
 
 
 def _check_block(block, folder, parts):
-    changes = [_check(seed, folder, parts)[1] for seed in range(6 * block, 6 * block + 6)]
-    assert sum(changes) > 5
+    changes = [_check(seed, folder, parts)[1] for seed in range(3 * block, 3 * block + 3)]
+    assert sum(changes) > 2
 
 
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.one_in(16)
+@pytest.mark.parametrize("block", range(16))
 def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
-    """Histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of six."""
+    """Histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of three."""
     _check_block(block, tmp_path, parts=1)
 
 
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.one_in(16)
+@pytest.mark.parametrize("block", range(16))
 def test_each_living_record_of_a_mix_comes_once_in_each_epoch_of_its_part(block, tmp_path):
     """Of a mix whose weights change, too, and whose parts come as their weights say."""
     _check_block(block, tmp_path, parts=3)
@@ -112,6 +112,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault, tmp_path):
     """The account sees what is wrong: otherwise the histories would prove nothing."""

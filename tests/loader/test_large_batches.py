@@ -24,7 +24,7 @@ def arguments(worker_count, **more):
     return {"batch_size": LARGE, "transformations": [large], "worker_count": worker_count} | more
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_batch_without_memory_is_told_by_shape_and_bytes(worker_count):
     """The first batch fails with its shape and bytes; the operation is named, no record is."""
     iterator = iter(load(range(20), **arguments(worker_count, num_epochs=LARGE)))
@@ -39,7 +39,7 @@ def test_a_batch_without_memory_is_told_by_shape_and_bytes(worker_count):
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_batch_of_columns_without_memory_reads_no_record_to_find_a_culprit(worker_count):
     """A source with columns is not searched, record by record, for one that fails: there is none."""
     columns = {"x": np.ones((20, 1024, 1024), np.float32), "y": np.zeros(20, np.int8)}
@@ -64,7 +64,7 @@ def rows_of(worker_count, kind):
     return load(range(20), **arguments(**options) | {"transformations": [of_8_mib, Filter(lambda row: True)]})
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["skip", "ragged", "join"])
 @pytest.mark.one_in(3)
 def test_the_size_of_a_batch_is_told_with_its_first_row_in_any_pipeline(worker_count, kind):
@@ -117,7 +117,8 @@ def test_a_want_of_descriptors_is_no_want_of_memory():
         allocated(specs, [""], no_memory)
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operations", [[], [str], [Filter(lambda record: record != 3)]])
 def test_a_batch_larger_than_the_stream_takes_memory_for_the_stream(worker_count, operations):
     """One batch of all records, by a size far above them: it comes, and stands on memory for as many rows as there are."""

@@ -53,7 +53,7 @@ def test_the_stream_does_not_depend_on_the_worker_count(name, workers):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_the_stream_does_not_depend_on_how_records_are_read(name):
     """Reading ahead on threads, or not, from any kind of source, gives the same stream."""
 

@@ -85,6 +85,7 @@ def test_leaves_that_are_all_objects_are_kept():
     assert batch.tolist() == ["a", "bc", frozenset()]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("more", [{}, {"worker_count": 2}])
 @pytest.mark.parametrize("operations", [[], [RAGGED]])
 def test_a_promotion_among_numbers_is_told_once_for_each_leaf(operations: list[Any], more: dict[str, Any]):
@@ -188,6 +189,7 @@ MIXED_DTYPES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("more", [{}, {"worker_count": 2}, {"read_options": ReadOptions(num_threads=2)}])
 @pytest.mark.parametrize("name", MIXED_DTYPES)
 def test_padded_batches_tell_of_a_promotion_as_plain_ones_do(name: str, more: dict[str, Any]):

@@ -46,6 +46,7 @@ def test_the_users_process_goes_through_few_files_for_a_batch_of_two_workers(pat
     _check_listed(batches, _listed()[0])
 
 
+@pytest.mark.slow
 def test_a_worker_goes_through_few_files_for_a_batch(paths):
     """From a record of one batch to the same of the next; docs/design.md lists the files that run meanwhile."""
     batches = paths.of_workers(paths.TASK_SECONDS)

@@ -24,6 +24,7 @@ def _played(seeds):
     return changes, refused
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("block", range(9))
 def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
     """Weights, parts, omitted and appended records, batch sizes, skipped steps and shards change, in ninety histories."""

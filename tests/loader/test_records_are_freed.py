@@ -190,6 +190,7 @@ def freed(source, most=0):
     assert len(alive) <= most, f"{len(alive)} records are alive:\n{holders(alive)}"
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("reading", READING)
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -223,6 +224,7 @@ PLACES = (("inline", "skip"), ("inline", "raise"), ("threads", "skip"))
 FAILING = [(kind, *place) for kind in (Tracked, TrackedMany, TrackedAsync) for place in PLACES]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("kind", "where", "on_error"), FAILING)
 def test_records_that_fail_are_freed_too(kind, where, on_error):
@@ -339,6 +341,7 @@ class ReportsLarge(Reports):
         return record
 
 
+@pytest.mark.slow
 def test_a_worker_holds_few_large_records_at_a_time():
     """However small what becomes of them: a task is as long as its records allow."""
     options = ReadOptions(num_threads=2, prefetch_buffer_size=40, prefetch_buffer_bytes=16 << 20)

@@ -79,6 +79,7 @@ def check_batches(batches, max_tokens=128, shapes=3):
 LONG = pytest.mark.long
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("window", [None, 7, pytest.param(1, marks=LONG), pytest.param(25, marks=LONG)])
 @pytest.mark.parametrize("shards", [1, 2, 7, pytest.param(64, marks=LONG)])
 def test_each_record_is_once_in_an_epoch_and_shards_have_equal_shapes(window, shards):
@@ -214,6 +215,7 @@ def run(history, ragged=False, num_epochs=2, **more):
     return found, states
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("window", [None, pytest.param(7, marks=LONG)])
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("history", HISTORIES)

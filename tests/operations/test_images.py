@@ -101,6 +101,7 @@ def pillow(data, channels):
     return found.reshape(*found.shape[:2], channels)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("mode", ["RGBA", "RGB", "LA", "L"])

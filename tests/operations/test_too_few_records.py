@@ -39,7 +39,8 @@ def test_too_few_records_for_a_batch_are_an_error_when_the_loader_is_made(make: 
         make()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rows", [Filter(lambda x: x < 3), FlatMap(lambda x: [x] if x < 3 else [])])
 def test_too_few_rows_for_a_batch_are_an_error_at_the_end(workers: int, rows: Any):
     """How many there are is known only then."""

@@ -54,6 +54,7 @@ class WithStatic:
 MAPPINGS = [Tokens, Record, MappingProxyType, ChainMap, UserDict]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", MAPPINGS)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_any_mapping_is_a_node(kind, workers):
@@ -80,7 +81,7 @@ def test_any_mapping_is_a_node(kind, workers):
     assert budgeted["ids"].tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_mapping_that_is_not_batched_keeps_its_class(workers):
     """What a function returns comes as it is, with all its attributes, whoever calls it."""
 

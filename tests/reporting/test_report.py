@@ -99,6 +99,7 @@ def test_a_page_has_every_picture_and_needs_nothing_else():
     assert "your own work" in parsed.text
 
 
+@pytest.mark.slow
 def test_a_page_has_no_colour_that_only_suits_light_paper():
     """Text, axes and backgrounds are the page's own, which has others for dark mode; bars keep colours that both suit."""
     text = _recorded(load(np.arange(80), transformations=[_slow], batch_size=2, num_epochs=1))

@@ -75,7 +75,7 @@ def test_records_of_the_end_of_the_source_come_anywhere():
     assert places.std() > 3000
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_goes_on_as_with_any_other_shuffle(worker_count):
     """From a state, and on another number of shards."""
     sampler = IndexSampler(500, shuffle=BlockShuffle(10, 4, 2), seed=1, num_epochs=2)

@@ -88,6 +88,7 @@ class Ledger:
         return epoch
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(10))
 def test_every_living_record_comes_once_in_each_epoch(name, seed):
@@ -104,7 +105,7 @@ def test_every_living_record_comes_once_in_each_epoch(name, seed):
 
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(16))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 def test_omitted_records_never_come_and_the_others_still_come_once(name, seed):
     """Growth and omission in any order: what follows each change, read by the sampler of that time."""
     draw = random.Random(seed)
@@ -147,6 +148,7 @@ def test_leaving_out_records_keeps_the_order_of_all_others(name, seed):
     assert made.record_keys(np.arange(last.position, last.position + count)).tolist() == left
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(10))
 def test_what_was_read_before_a_change_is_what_the_changed_order_tells(name, seed):
@@ -159,7 +161,7 @@ def test_what_was_read_before_a_change_is_what_the_changed_order_tells(name, see
             assert before.record_keys(positions).tolist() == made.record_keys(positions).tolist()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(10))
 def test_blocks_of_positions_are_what_single_ones_are(name, seed):
@@ -170,6 +172,7 @@ def test_blocks_of_positions_are_what_single_ones_are(name, seed):
     assert made.record_keys(positions).tolist() == [made[int(position)].record_key for position in positions]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(10))
 def test_places_in_epochs_are_the_inverse(name, seed):
@@ -279,14 +282,14 @@ def test_what_cannot_change_is_refused_with_a_remedy():
 
 def test_many_omitted_keys_take_little_memory():
     """At most 16 bytes each, with the places of two epochs known; workers are sent the keys alone."""
-    omitted = OmittedKeys(np.arange(0, 2_000_000, 2))
-    made = ChangingSampler(IndexSampler(10_000_000, shuffle=True, seed=0), omitted)
+    omitted = OmittedKeys(np.arange(0, 400_000, 2))
+    made = ChangingSampler(IndexSampler(2_000_000, shuffle=True, seed=0), omitted)
     keys = made.record_keys(np.array([0, made.epoch_length - 1, made.epoch_length]))
     assert not np.isin(keys, omitted.keys).any()
     gaps = made._layer(0)._known
     assert len(gaps) == 2
     assert omitted.keys.nbytes + sum(known.nbytes for known in gaps.values()) <= 16 * len(omitted)
-    assert len(pickle.dumps(made)) < 4_100_000
+    assert len(pickle.dumps(made)) < 820_000
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

@@ -147,6 +147,7 @@ def test_the_number_of_epochs_may_change_between_two_runs():
         assert next(third) == next(second)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("when_exhausted", ["all", "repeat", "first"])
 def test_chains_have_it_too(stream, when_exhausted):

@@ -117,6 +117,7 @@ def test_a_schedule_counts_steps_of_batches():
     assert [{part for part, _ in batch} for batch in take(iter(loader), 6)] == [{"a"}] * 3 + [{"b"}] * 3
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [(), (Batch(7, batch_fn=list),), (Filter(keep), Batch(5, batch_fn=list))])
 def test_the_stream_does_not_depend_on_workers(operations):
     """Two processes and two threads deliver what the calling thread does."""
@@ -266,7 +267,7 @@ def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_random_histories_deliver_every_record_once(seed):
     """Weights and numbers of shards change again and again, at unequal steps: each record of each part comes once."""
     generator = np.random.default_rng(seed)
@@ -462,7 +463,7 @@ def arrays_of(size, first):
     return {"x": np.arange(first, first + size), "y": np.arange(2.0 * size).reshape(size, 2)}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_parts_in_columns_are_batched_like_records(workers):
     """Batches taken straight from the columns of all parts are those of the records one by one."""
     parts = {"a": arrays_of(50, 0), "b": arrays_of(20, 1000), "c": arrays_of(7, 2000)}
@@ -509,6 +510,7 @@ def weights_of(parts, generator):
     return [stages[0][1], stages, stages][generator.integers(3)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 150))])
 def test_parts_that_come_and_go_in_random_histories_lose_and_repeat_nothing(seed):
     """Parts, schedules and numbers of shards change at equal steps: no record comes twice, and none is left out."""

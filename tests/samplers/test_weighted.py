@@ -204,6 +204,7 @@ def test_a_run_goes_on_at_every_step(name, operations):
         assert list(map(repr, again)) == whole[step:]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_run_goes_on_with_workers(name):
@@ -213,7 +214,7 @@ def test_a_run_goes_on_with_workers(name):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 5)])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_other_shards_and_batch_sizes_read_what_is_left(name, before, after):
     """Every position once, wherever each shard was."""
     total = len(SAMPLERS[name](num_epochs=3))

@@ -25,7 +25,7 @@ from headrace.sources.facts import facts_of
 KINDS = [AsyncCounted, AsyncCountedMany, AsyncCountedBoth]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_as_many_reads_are_under_way_as_the_buffer_holds(where, batch_size):
@@ -38,6 +38,7 @@ def test_as_many_reads_are_under_way_as_the_buffer_holds(where, batch_size):
     assert most_under_way(loader, count, workers) == [count] * workers
 
 
+@pytest.mark.slow
 def test_a_mix_of_asynchronous_sources_is_one():
     """With as many reads under way as a single one; beside another source its reads wait on threads."""
     crowd = Crowd(64)
@@ -197,7 +198,7 @@ class Failing(Counted):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", [1, 64])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_errors_are_the_users_own_with_their_frames(where, batch_size):
     """Named with the record's key, and no frame of ours, or of asyncio, before theirs."""
     with pytest.raises(LookupError, match=f"there is no {BAD}") as caught:

@@ -95,7 +95,7 @@ def test_options_are_refused(tmp_path):
         convert([b"a"], tmp_path, "bytes", options={"group_size": 2})
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_loader_reads_the_same_records_as_from_array_record(tmp_path, workers):
     """The order and the batches do not depend on the format."""
     records = [bytes([number]) * 8 for number in range(40)]

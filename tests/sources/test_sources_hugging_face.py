@@ -163,6 +163,7 @@ def batches(dataset, **options):
     return headrace.DataLoader(data_source=dataset, sampler=sampler, **options)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", [None, "numpy"])
 @pytest.mark.parametrize(
     "names",
@@ -190,7 +191,7 @@ def test_numbers_and_texts_without_nulls_are_columns():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", ["whole", "subset", "mix", "filter"])
 def test_batches_with_texts_are_those_of_rows_wherever_they_are_made(shape, worker_count):
     """Also where parts are chosen or mixed, batches are short at the end, and operations follow."""

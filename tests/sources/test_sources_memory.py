@@ -350,6 +350,7 @@ def test_importing_sources_imports_no_file_library():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("source", "module", "extra"),
     [

@@ -87,7 +87,7 @@ SOURCES = {
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_batches_of_windows_are_the_same_however_frames_are_stored(name, worker_count):
     """Shuffled, with workers, from any step."""
     loader = headrace.load(SOURCES[name](), shuffle=True, seed=0, num_epochs=2, batch_size=4, worker_count=worker_count)

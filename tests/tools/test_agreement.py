@@ -40,7 +40,7 @@ def recording():
         return Recording.of(batches)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", LOOPS)
 def test_sentence_table_json_and_page_agree(name, recording):
     """The share that is waited, the length of a step, the finding, and what its cure gives."""

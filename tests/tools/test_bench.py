@@ -35,6 +35,7 @@ def _bench(folder, text, *options, name=""):
     return main(["bench", f"{path}{name}", *options])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("more", ["", "worker_count=1"])
 def test_a_program_is_run_with_its_own_step_until_enough_was_seen(more, tmp_path, capsys):
     """The first line says what its step waits for; what it prints itself is left out; Ctrl-C is what it was."""
@@ -240,6 +241,7 @@ for batch in batches:
 """
 
 
+@pytest.mark.slow
 def test_nobody_reads_on_while_the_source_is_asked_how_fast_it_is(tmp_path, monkeypatch):
     """A loop that the program left open is closed before that: a read would seem slower among those that fill its buffer."""
     from headrace.tools.diagnosis import measuring

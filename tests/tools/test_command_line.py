@@ -166,6 +166,7 @@ def test_what_is_no_checkpoint_is_named(content, tmp_path, capsys):
     assert str(tmp_path) in errors
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "command", [[str(Path(sys.executable).parent / "headrace")], [sys.executable, "-m", "headrace"]]
 )

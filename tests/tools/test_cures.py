@@ -155,7 +155,7 @@ def _slowly(number):
     return number + 0 * sum(range(5_000))
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_what_a_filter_drops_is_measured(worker_count):
     """With the operations before it, of a loader that runs."""
     loader = headrace.load(

@@ -81,6 +81,7 @@ def test_records_that_fail_are_counted_anew_after_each_resume():
     check_resume(DataLoader(data_source=range(20), sampler=sampler, **more), steps=4, worker_counts=(0,))
 
 
+@pytest.mark.slow
 def test_worker_processes_are_compared_too():
     """The report says with how many, and how often the stream was resumed."""
     report = check_resume(loader("filter, batch"), steps=8)
@@ -173,6 +174,7 @@ def _numbered():
     return lambda word: numbers.setdefault(word, len(numbers))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [(), (FINE,), (FINE, Filter(lambda x: x % 3))])
 def test_what_an_operation_learns_from_the_records_before_is_found(operations):
     """A resumed run, which has not seen these records, numbers words otherwise; the same run a second time does not."""

@@ -56,7 +56,7 @@ NUMERIC = [
 
 
 @pytest.mark.parametrize("name", NUMERIC)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_feeder_gives_the_stream_of_the_host_iterator(name):
     """The same elements in the same order, as jax holds them, for every kind of pipeline."""
     with iter(loader(name).to_device(CPU)) as feeder:

@@ -137,6 +137,7 @@ def test_other_changes_begin_with_their_step_too(name, read):
     assert _values(islice(plain, 4)) == _values(islice(iter(_program()), read + AHEAD + 4))[-4:]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("more", [0, AHEAD - 1, AHEAD, AHEAD + 2])
 def test_an_iterator_that_a_feeder_gives_back_makes_the_change_at_its_step(name, more):

@@ -31,7 +31,7 @@ def stream(iterator):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
     """Byte for byte, before the first batch, after each, and at the end; the records after each batch, too."""
     with feeder_of(name) as feeder:
@@ -47,8 +47,8 @@ def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
         assert feeder.get_state() == host.get_state()
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", KINDS)
 def test_resume_at_every_step_gives_the_rest_of_the_stream(name, worker_count):
     """One feeder, set to the state of any step while its buffers are full of others, goes on right after it."""
@@ -216,7 +216,7 @@ def test_a_plain_iterable_has_no_state():
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_checkpoint_manager_saves_and_restores_a_feeder(name, asynchronous, tmp_path):
     """What was to come at the moment of the save comes after the restore, in another feeder."""
     feeder = feeder_of(name)
@@ -337,6 +337,7 @@ PADDED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PADDED)
 def test_the_shape_that_a_batch_is_filled_up_to_does_not_depend_on_earlier_batches(name):
     """A run that is resumed at any step has the shapes of the whole run, and only a short last batch is filled up."""

@@ -76,7 +76,7 @@ class TestEveryExecutor:
         """On every kind of pipeline."""
         assert stream(_opened(executor, pipeline)) == stream(loader(pipeline, records=23))
 
-    @pytest.mark.one_in(18)
+    @pytest.mark.one_in(36)
     @pytest.mark.parametrize(("executor", "pipeline"), chosen(RESUMED, *RESUMED_ALWAYS), indirect=["executor"])
     def test_resumes_in_the_middle(self, executor, pipeline):
         """From the state after any element, the rest comes."""

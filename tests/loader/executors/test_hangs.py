@@ -81,6 +81,7 @@ def records(source, operations, **more):
     return [int(number) for batch in loader for number in batch]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("front", [[], [Filter(lambda record: True)]], ids=["map", "filter, map"])
 @pytest.mark.parametrize("where", WHERE)
 def test_an_operation_that_hangs_is_named_with_its_record_and_line(where, front, hang):
@@ -99,6 +100,7 @@ def test_an_operation_that_hangs_is_named_with_its_record_and_line(where, front,
     assert "# where it hangs" in texts[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("threads", [0, 4])
 @pytest.mark.parametrize("where", WHERE)
 def test_a_source_that_hangs_is_named_with_its_record_and_line(where, threads, hang):

@@ -197,6 +197,7 @@ def test_the_zygote_is_born_deaf_to_interrupts():
         spawner.close()
 
 
+@pytest.mark.slow
 def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
     """With a timeout, it is looked after: whoever waits for a worker that it should make gets what another one makes."""
     loader = headrace.DataLoader(
@@ -278,7 +279,7 @@ def slowly(x: int) -> int:
     return x
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
     """`next`, `close` and `set_state` of another thread, while one is in `next`, which goes on."""
     iterator = iter(
@@ -341,6 +342,7 @@ def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
     assert output == "this iterator was made in another process. Make a new one in this process, iter(loader).\nTrue\n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", ["", ", worker_count=2, worker_kind='thread'"])
 def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):
     """Those of the parent are not there, and not waited for."""

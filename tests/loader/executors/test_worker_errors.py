@@ -115,6 +115,7 @@ def test_an_exception_of_a_module_that_only_workers_have_is_one_of_pythons_own()
     assert (type(back).__name__, str(back)) == ("OwnArgumentsError", "code 3: odd")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["own arguments", "holds a lock"])
 def test_except_theirs_works_with_workers(name):
     """A program that catches its own exception catches it from a worker too, with the note that names the record."""
@@ -189,6 +190,7 @@ def test_a_batch_that_cannot_be_pickled_is_named_too():
     assert "on record key 4 at position 4" in caught.value.__notes__[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "operations", [[Batch(8)], [Filter(lambda record: True), Batch(8)], [Batch(4), Batch(2)]], ids=str
 )

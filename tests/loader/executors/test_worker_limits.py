@@ -117,6 +117,7 @@ def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key()
     assert "record key 9" in " ".join(caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_address_space_is_named(tmp_path):
     """Where batches do not fit under `ulimit -v`, the error says how large they are and what to do."""
     text = """
@@ -245,6 +246,7 @@ def test_many_epochs_leave_nothing(epochs):
     assert not _more_than(before)
 
 
+@pytest.mark.slow
 @linux_only
 def test_a_further_worker_costs_little_memory():
     """Less than 16 MB of proportional set size for each (11 measured alone), with a source of 50 MB that all share."""

@@ -242,6 +242,7 @@ def test_workers_killed_at_the_start_change_nothing():
         assert stream(iterator) == expected
 
 
+@pytest.mark.slow
 def test_a_killed_zygote_changes_nothing():
     """The process that makes the workers may die too."""
     expected = stream(loader("filter, batch", records=200))
@@ -283,6 +284,7 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
     assert "record key 9 at position 9: " in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
     """A task that hangs once is done again; one that always hangs is an error that names timeout and records."""
     flag = tmp_path / "hung"
@@ -440,7 +442,7 @@ def test_what_cannot_be_pickled_is_named_by_attribute():
 def test_breaking_dropping_and_reopening_leaves_nothing():
     """Iterators that are used and dropped in every way leave no process, descriptor or thread (see the fixture)."""
     one = large(worker_count=2)
-    for number in range(8):
+    for number in range(4):
         iterator = iter(one)
         if number % 4 == 0:
             iterator.start_prefetch()
@@ -649,6 +651,7 @@ def test_processes_are_made_where_there_are_no_more_threads(monkeypatch):
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@pytest.mark.slow
 def test_few_descriptors_are_enough(tmp_path):
     """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory needs none."""
     program = tmp_path / "program.py"
@@ -698,6 +701,7 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
     assert result.stdout.strip() == "True", result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2, 99])
 @pytest.mark.one_in(3)
 def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
@@ -749,6 +753,7 @@ def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_copy_gives_no_memory_back(tmp_path):
     """What it drops is still held by the process that it was forked from."""
     program = tmp_path / "program.py"
@@ -785,7 +790,7 @@ def _fails_at_2000(batch: np.ndarray) -> np.ndarray:
     return batch
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_error_after_the_batch_of_a_ragged_pipeline_arrives_as_itself(workers):
     """It names the first record of that batch."""
     operations = [Filter(lambda x: True), Batch(8), _fails_at_2000]
@@ -808,6 +813,7 @@ def _without_memory(i: int) -> np.ndarray:
     return np.zeros(4_000 if i < 3000 else 40_000, np.int8)
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_for_rows_is_an_error_that_says_so():
     """And no worker that dies again and again."""
     loader = load(
@@ -833,6 +839,7 @@ def _loses_a_message(i: int) -> dict:
     return {"s": str(i), "x": np.full(2000, i, np.int16)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.one_in(2)
 def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record(on_error, caplog):

@@ -150,6 +150,7 @@ def test_workers_that_are_killed_around_a_move_leave_the_stream_as_it_is(name):
     assert not own_processes.zygotes()
 
 
+@pytest.mark.slow
 def test_a_record_that_ends_its_worker_does_no_harm_once_the_iterator_is_elsewhere():
     """Work that was dropped is not done again: it ends one worker at most, and is no error of elements that do not need it."""
 

@@ -111,6 +111,7 @@ def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, af
     assert len(set(seen)) == len(seen) == 10 - left + left // after * after
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (3, 1), (1, 3)])
 def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after):
     """The union of what all shards deliver at a step is that of the run that was not interrupted."""
@@ -160,6 +161,7 @@ def test_the_resumed_stream_does_not_depend_on_workers():
     assert streams[0] == streams[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["batch", "flat map, filter, batch"])
 def test_a_lineage_stays_short_and_the_state_small(name):
     """After many changes the state has one offset, once the ragged parts were passed."""
@@ -214,7 +216,7 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_the_records_after_the_last_element_are_known(name, worker_count):
     """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
     (one,) = _shards(name, 1, 40, worker_count=worker_count)

@@ -53,7 +53,7 @@ def refusal(iterator, state):
 @pytest.mark.parametrize("mixed", [by_position, of_rows])
 @pytest.mark.parametrize("size", [2, 6])
 @pytest.mark.parametrize("weights", [EQUAL, OTHER, ONE_MORE])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothing(mixed, size, weights):
     """Between two batches; inside one that is taken apart another size is refused, with both sizes."""
     refused = []

@@ -137,9 +137,8 @@ def test_nothing_is_read_to_take_up_windows_of_documents():
 NOISE = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("before", [[], [KEEP]], ids=["documents", "rows"])
-@pytest.mark.one_in(4)
 def test_workers_finish_what_others_had_begun(worker_count, before):
     """With the same random numbers, and the records are known."""
     operations = [*before, NOISE, Pack(8, window=7), Batch(3)]

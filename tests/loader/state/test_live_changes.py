@@ -84,7 +84,7 @@ def test_a_change_is_the_stream_of_a_schedule_that_says_so(data, when):
     assert seen == [key for batch in _values(expected) for key in batch]
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_was_prefetched_is_dropped(worker_count):
     """So the change holds from its step on, whatever the workers had made."""
     with iter(_loader({"a": 1, "b": 0, "c": 0}, worker_count=worker_count)) as iterator:

@@ -121,7 +121,7 @@ def test_a_change_in_a_run_is_a_restore_in_the_changed_program(program, step, ea
             assert _lists(again) == _lists(run)
 
 
-@pytest.mark.parametrize("worker_count", [0, 1, 2])
+@pytest.mark.parametrize("worker_count", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_records_omitted_in_a_run_do_not_come_any_more_and_all_others_do(worker_count):
     """Each of the others once an epoch; what was prefetched is dropped."""
     run = iter(_loader("plain", worker_count=worker_count))
@@ -133,7 +133,7 @@ def test_records_omitted_in_a_run_do_not_come_any_more_and_all_others_do(worker_
     assert sorted(rest[RECORDS - len(before) - 7 :]) == sorted(set(range(RECORDS)) - {*omitted})
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_several_changes_come_one_after_another(worker_count):
     """Whatever the order of the calls; two of one step in that order."""
     run = iter(_loader("plain", worker_count=worker_count))

@@ -101,6 +101,7 @@ def test_chains_count_their_records_and_bytes(name):
     assert stats.records == records or "mix" in name or "joined" in name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("workers", "kind"), WORKERS)
 def test_the_operation_that_takes_the_time_is_named(workers, kind):
     """What sleeps for 20 ms takes most of the work, is known not to compute, and is not taken for its neighbours."""
@@ -180,7 +181,7 @@ def test_the_table_is_logged_at_the_end_if_wanted(caplog, ends):
         assert record.getMessage().startswith("5 steps in" if ends else "1 steps in")
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_table_has_at_most_15_lines(workers):
     """However many operations there are: the shortest are put together. The same as plain values goes to JSON."""
     operations = [_quick] * 5 + [_slow] + [_quick] * 6 + [Batch(2)]
@@ -206,7 +207,12 @@ class Waits:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"worker_count": 1}, {"worker_count": 2, "worker_kind": "thread"}, {"read_options": ReadOptions(0)}],
+    [
+        {},
+        pytest.param({"worker_count": 1}, marks=pytest.mark.slow),
+        {"worker_count": 2, "worker_kind": "thread"},
+        {"read_options": ReadOptions(0)},
+    ],
     ids=str,
 )
 def test_reads_under_way_are_counted_whoever_reads(options):

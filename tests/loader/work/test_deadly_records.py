@@ -52,6 +52,7 @@ def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
     assert got == list(range(5000))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_deadly_record_of_a_window_is_named_alone(joined):
     """A window is tried element by element, and then input by input: the error names one key."""
@@ -79,6 +80,7 @@ def test_a_record_that_ends_its_worker_can_be_skipped(operations, caplog):
         assert first + _values(iterator) == got
 
 
+@pytest.mark.slow
 def test_a_record_that_hangs_its_worker_can_be_skipped(caplog):
     """After its tries, with a time limit."""
 

@@ -27,7 +27,7 @@ def _lacks_a_key(record: int) -> int:
 
 
 @pytest.mark.parametrize("dropping", [Filter(lambda x: True), FlatMap(lambda x: [x])])
-@pytest.mark.parametrize("more", [{}, {"worker_count": 1}, {"batch_size": 4}])
+@pytest.mark.parametrize("more", [{}, pytest.param({"worker_count": 1}, marks=pytest.mark.slow), {"batch_size": 4}])
 def test_a_failure_is_told_as_it_is_although_no_row_came_before_it(dropping: Any, more: dict[str, Any]):
     """Over a small source that is read for ever, the user's KeyError is not taken for a filter that drops everything."""
     with (
@@ -154,7 +154,7 @@ class _StopsAtFive:
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("source", "operations", "who"),
     [
@@ -202,7 +202,7 @@ def test_a_sampler_that_fails_is_named():
         list(DataLoader(data_source=range(20), sampler=Stops(), operations=[Batch(4)]))
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_sampler_that_fails_late_fails_at_its_place(worker_count):
     """All records before come first, though keys are computed far ahead; the error names the position."""
 
@@ -218,7 +218,7 @@ def test_a_sampler_that_fails_late_fails_at_its_place(worker_count):
     iterator.close()
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_stopiteration_in_a_generator_is_told_as_such(worker_count):
     """Python wraps it in a RuntimeError, whose words would mislead."""
 

@@ -35,7 +35,7 @@ def stream(loader):
     return found, None
 
 
-PLACES = [{}, {"worker_count": 2}, {"worker_count": 2, "worker_kind": "thread"}]
+PLACES = [{}, pytest.param({"worker_count": 2}, marks=pytest.mark.slow), {"worker_count": 2, "worker_kind": "thread"}]
 
 
 @pytest.mark.parametrize("more", PLACES, ids=["here", "processes", "threads"])

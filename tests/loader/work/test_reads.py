@@ -62,6 +62,7 @@ def endless(source, operations, **more):
     return DataLoader(data_source=source, sampler=IndexSampler(len(source)), operations=operations, **more)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_as_many_reads_are_under_way_as_there_are_threads(where, batch_size):
@@ -90,6 +91,7 @@ def test_as_many_reads_are_under_way_below_a_filter(where, operations):
     assert most_under_way(endless(Slow(2000, Crowd(16)), operations, **WHERE[where]), 16, workers) == [16] * workers
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE)
 def test_the_parts_of_a_mix_share_the_threads(where):
     """A mix of sources that are read one by one is read so, too."""
@@ -131,7 +133,7 @@ def _drawn(element, rng):
 
 @pytest.mark.one_in(9)
 @pytest.mark.parametrize("shape", chains(Crowd(16)))
-@pytest.mark.parametrize("where", ["inline", "processes"])
+@pytest.mark.parametrize("where", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
 def test_chains_have_as_many_reads_under_way(shape, where):
     """Also where they are evaluated, and where several are joined."""
     chain = chains(Crowd(16))[shape]
@@ -152,6 +154,7 @@ def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size
     assert longest <= 125 + batch_size
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("batch_size", [1, 8, 32])
 def test_small_batches_are_read_in_one_call(calls, batch_size):
@@ -186,6 +189,7 @@ class Together:
         return list(keys)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("where", ["inline", "threads"])
 def test_a_record_that_cannot_be_read_fails_alone_where_batches_are_read_together(calls, where):
@@ -242,6 +246,7 @@ def test_a_source_of_many_keys_that_says_nothing_is_asked_for_whole_batches():
     assert all(batch["together"].tolist() == [64] * 64 for batch in batches)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch_size", [1, 7, 10])
 @pytest.mark.parametrize("ahead", [16, 33, 100])
 def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead, monkeypatch):
@@ -283,7 +288,7 @@ BAD = 37
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("where", ["inline", "threads"])
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_record_that_cannot_be_read_ends_the_same_stream(kind, where, batch_size):
     """What comes before it comes; the error tells its key; no other record is read twice."""
     source = kind(700, bad=(BAD,))
@@ -300,6 +305,7 @@ def test_a_record_that_cannot_be_read_ends_the_same_stream(kind, where, batch_si
     assert {key for key in source.keys if source.keys.count(key) > 1} == {BAD}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_skipping_leaves_out_the_record_and_reads_no_other_twice(kind, batch_size):

@@ -24,7 +24,7 @@ def rows_of(elements) -> list:
 
 @pytest.mark.parametrize("stacks_rows", [False, True])
 @pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     """The same rows, and tags that count inputs from the beginning of the task."""
     pipeline = iter(loader(name, records=250))._pipeline
