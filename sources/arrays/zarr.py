@@ -20,7 +20,8 @@ class ZarrSource(ChunkedSource):
     once, so a shuffle of blocks, `BlockShuffle(block=…)`, with blocks of whole chunks reads each chunk once in an epoch.
 
     Args:
-        path: a folder, a file whose name ends with .zip, or a URL that Zarr accepts, such as `s3://…`: of an array or of a group of arrays.
+        path: a folder, a file whose name ends with .zip, or a URL that Zarr accepts, such as `s3://…`. It has an array or a
+            group of arrays.
         arrays: for a group, name of an array, such as "train/images": its rows are the records. Or a list of names of
             arrays of equal length: a record is a dict with the row of each. None (default): a dict of all arrays in the
             group; for a single array, its rows.
