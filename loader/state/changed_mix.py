@@ -82,6 +82,12 @@ def migrate_mix(
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         check_all_shards(states, "weights or parts of the mix changed")
+        if pipeline.leaf.growth is not None and any(map(is_within, states)):
+            raise CheckpointError(
+                "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
+                "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
+                'growth="hand".'
+            )
         _check_dealt(states, "the mix is another one")
         length = former_length(states, saved, sampler)
         former = sampler.as_it_was(saved, length)

@@ -115,13 +115,18 @@ def _with_orders(
         for name, order in orders.items()
     }
     now = _with_order(pipeline, changed)
-    if any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items()):
+    if _omits_others(orders, histories):
         whole = now if mix is None else _as_it_was(now, known.order, length)
         check_unread(pipeline, whole.leaf.sampler, states, position)
     grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
     saved = _with_saved(known.order, {name: order.fingerprint for name, order in changed.items()})
     identity = known.with_order(0, saved, now.identity.sources[0] if grown else None)
     return now, retold(states, known, identity)
+
+
+def _omits_others(orders: Orders, histories: Histories) -> bool:
+    """Return True if an order omits other records than the earlier run did."""
+    return any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items())
 
 
 def _differs(order: ChangingSampler, history: History) -> bool:
