@@ -6,7 +6,7 @@ from collections import Counter
 from unittest.mock import patch
 
 import pytest
-from histories import REASONS, History, Run, drawn, played
+from histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, played
 from history_programs import Program
 
 from headrace.loader.plan import lineage
@@ -14,11 +14,11 @@ from headrace.loader.state import changed_mix, changed_records
 from headrace.loader.state.record_checks import first_unread
 
 
-def _played(seeds):
+def _played(seeds, *kinds):
     """The numbers of changes, and of refusals by reason, of many histories."""
     changes, refused = 0, Counter()
     for seed in seeds:
-        outcome = played(drawn(seed))
+        outcome = played(drawn(seed, *kinds))
         changes += outcome.changes
         refused += Counter(refusal.reason for refusal in outcome.refused)
     return changes, refused
@@ -31,6 +31,13 @@ def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
     changes, refused = _played(range(10 * block, 10 * block + 10))
     assert changes > refused.total()
     assert refused.keys() <= REASONS.keys()
+
+
+@pytest.mark.parametrize("block", [*range(2), *(pytest.param(block, marks=pytest.mark.long) for block in range(2, 12))])
+def test_mixes_of_growing_streams_give_each_record_as_often_as_they_must(block):
+    """Each stream has its own epochs, and looks for records at positions of its own."""
+    changes, refused = _played(range(50 * block, 50 * block + 50), STREAMS_THAT_GROW)
+    assert changes > refused.total()
 
 
 @pytest.mark.long
