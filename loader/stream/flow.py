@@ -124,7 +124,8 @@ class RowStreams:
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
         fixed = self.planned or former > 0
         size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
-        return Regroup(inputs, pipeline, stage, start.before(), size, whole, former)
+        prompt = bool(self.horizons and pipeline.joins)
+        return Regroup(inputs, pipeline, stage, start.before(), size, whole, former, prompt)
 
     def _joined(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None) -> Pull[Rows]:
         assert part.join is not None, "a part ends with a stage or a join"

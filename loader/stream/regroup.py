@@ -47,6 +47,7 @@ class Regroup(Pull[Request]):
         size: function that returns the number of rows of the next group.
         whole: True if the rows are all rows of a whole stream, which must not be empty.
         former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
+        prompt: True: a group is handed on before the supply waits for more rows, if it can be. A source may wait to grow.
     """
 
     runs: Pull[Rows]
@@ -56,6 +57,7 @@ class Regroup(Pull[Request]):
     size: Callable[[], int]
     whole: bool
     former: int = 0
+    prompt: bool = False
     _wanted: int = 0
     _stop: Cursor | None = None  # after the rows of the group
     _run: Rows | None = None
@@ -69,9 +71,13 @@ class Regroup(Pull[Request]):
         self._wanted = self._wanted or self.size()
         while self._count < self._wanted:
             if self._run is None:
-                run = self._ended or self.runs.next(wait)
+                ready = self.prompt and self._count > 0 and self._count % self.stage.unit == 0
+                run = self._ended or self.runs.next(wait and not ready)
                 if not self._looked and isinstance(run, Rows):
                     run, self._looked = self._with_room(run), True
+                if run is None and ready and wait:
+                    self._wanted = self._count
+                    break
                 if run is None:
                     return None
                 if isinstance(run, StreamEnd):

@@ -120,11 +120,12 @@ def test_shards_change_at_the_same_positions_and_others_take_over(folder):
     assert {counts[key] for key in (B + 6, B + 7)} in ({1}, {2})
 
 
-def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, monkeypatch):
+@pytest.mark.parametrize("then", [[], [Filter(lambda key: True)]], ids=["plain", "filter"])
+def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, monkeypatch, then):
     """Records that are there come before the run waits for a writer."""
     write(folder / "a.json", [4, -1])
     monkeypatch.setattr("headrace.loader.state.growing.PAUSE_SECONDS", 0.001)
-    iterator = iter(_mix(folder, [Batch(1)], epochs=1))
+    iterator = iter(_mix(folder, [*then, Batch(1)], epochs=1))
     first = list(islice(iterator, 8))  # four of each; then "a" has none left
     assert sum(_counts(first).values()) == 8
     write(folder / "a.json", [4, 5])
