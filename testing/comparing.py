@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ def comparable(element: Any) -> Any:
         array = np.asarray(element)
         content = comparable(array.tolist()) if array.dtype.hasobject else array.tobytes()
         return type(element).__name__, str(array.dtype), array.shape, content
+    if isinstance(element, float):
+        return "float", struct.pack("d", element)  # NaN is equal to itself
+    if isinstance(element, (set, frozenset)):
+        return type(element).__name__, tuple(sorted(map(repr, element)))
     if dataclasses.is_dataclass(element):
         return type(element).__name__, comparable(vars(element))
     if isinstance(element, dict):

@@ -83,7 +83,7 @@ class SourceConformance:
     def test_many_keys_give_the_same_as_one_by_one(self, source: Any, expected: list[Any]) -> None:
         """Reading many keys in random order, with duplicates, gives the records of the keys in that order."""
         keys = np.random.default_rng(0).integers(0, self.count, 3 * self.count)
-        for some in (keys, keys[:5], keys[:1], np.arange(self.count), np.array([7, 7, 7])):
+        for some in (keys, keys[:5], keys[:1], np.arange(self.count), np.full(3, self.count // 2)):
             records = reader_of(source)(some)
             assert len(records) == len(some)
             for key, record in zip(some, records):
@@ -91,7 +91,7 @@ class SourceConformance:
 
     def test_numpy_integers_are_keys(self, source: Any, expected: list[Any]) -> None:
         """A NumPy integer of any width is a key like a Python int."""
-        for kind in (np.int64, np.int32, np.uint8, np.uint64):
+        for kind in (np.int64, np.int32, *([np.uint8] if self.count <= 256 else []), np.uint64):
             assert_equal([source[kind(self.count - 1)]], [expected[self.count - 1]])
 
     def test_a_pickled_source_gives_the_same_records(self, source: Any, expected: list[Any]) -> None:

@@ -57,7 +57,7 @@ class StreamConformance:
     def test_a_pickled_loader_gives_the_same_stream(self) -> None:
         """What is pickled for a worker, also after it was used, gives the same elements."""
         loader = self.loader()
-        next(iter(loader))
+        first_of(iter(loader), 1)
         pickled = cloudpickle.loads(cloudpickle.dumps(loader))
         assert_equal(first_of(iter(pickled)), first_of(iter(self.loader())))
 

@@ -126,7 +126,9 @@ STREAMS_THAT_GROW = ("growing streams epoch", "growing streams now")
 """Kinds with histories of their own, so that the others keep theirs."""
 
 
-def drawn(seed: int, kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind not in STREAMS_THAT_GROW)) -> History:
+def drawn(
+    seed: int, kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind not in STREAMS_THAT_GROW)
+) -> History:
     """A history of at least two changes, by a seed."""
     draw = random.Random(f"history {seed}")
     program = _first(draw, kinds[seed % len(kinds)])

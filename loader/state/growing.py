@@ -336,6 +336,6 @@ def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting_mix(sampler) if sampler.facts.parts else lasting(sampler.fingerprint)
-    values = [order, fingerprint_of(source), growth.at, every, *loop]
+    values = [order, fingerprint_of(source), growth.at, every, *loop, *([leaf.name] if leaf.name else [])]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import zipfile
+import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, SupportsIndex
 
@@ -45,9 +48,10 @@ class ChunkedSource:
         self._path = path
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
         self._prepare()
+        self._asked = _names_of(names)
         opened = self._open()
         self._one = names if isinstance(names, str) else None
-        self._names = _chosen(names, opened, path)
+        self._names = _chosen(self._asked, opened, path)
         arrays = {name: opened[name] for name in self._names}
         self._layout = [(name, str(array.dtype), tuple(map(int, array.shape))) for name, array in arrays.items()]
         self._count = _common_length(self._layout, path)
@@ -56,8 +60,11 @@ class ChunkedSource:
     def _prepare(self) -> None:
         self._arrays: Mapping[str, Any] | None = None
         self._process: int | None = None
-        self._lock = threading.RLock()
+        self._locks = dict[
+            int, threading.RLock
+        ]()  # by process: a lock that is held during a fork stays held in the child
         self._kept: OrderedDict[tuple[str, int], Array] = OrderedDict()
+        self._sizes: dict[tuple[str, int], int] = {}
 
     def _opened(self) -> Mapping[str, Any]:
         """Open the file, and return all arrays by name."""
@@ -78,11 +85,30 @@ class ChunkedSource:
         """Return the number of rows in a chunk of an array; None if the array is stored in one piece."""
         return int(array.chunks[0]) if array.chunks else None
 
+    @property
+    def _lock(self) -> threading.RLock:
+        return self._locks.setdefault(os.getpid(), threading.RLock())
+
     def _open(self) -> Mapping[str, Any]:
         with self._lock:
             if self._arrays is None or self._process != os.getpid():  # a forked process shares no place in a file
+                self._kept, self._sizes = OrderedDict(), {}
                 self._arrays, self._process = self._opened(), os.getpid()
+                self._check_same(self._arrays)
             return self._arrays
+
+    def _check_same(self, arrays: Mapping[str, Any]) -> None:
+        """Check that a file that is opened again has the same arrays.
+
+        Raises:
+            SourceError: an array is missing, or has another dtype or shape.
+        """
+        for name, dtype, shape in vars(self).get("_layout", ()):
+            if name not in arrays or (str(arrays[name].dtype), tuple(map(int, arrays[name].shape))) != (dtype, shape):
+                raise SourceError(
+                    f"{shorten(self._path)} was replaced: {self._kind} {short_repr(name)} is missing, or has another dtype or "
+                    "shape. Make the source again."
+                )
 
     def __len__(self) -> int:
         return self._count
@@ -116,8 +142,8 @@ class ChunkedSource:
                     copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
                     for place, key in zip(places.tolist(), keys[places].tolist()):
                         row = rows[key - start]
-                        found[place] = row.copy() if copies and isinstance(row, np.ndarray) else row
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+                        found[place] = row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
+        except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise SourceError(
                 f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
                 f"record that was read with it: {shorten(error)}. Check the file, or write it again."
@@ -131,11 +157,15 @@ class ChunkedSource:
             return rows
         rows = self._decoded(array, np.asarray(array[start:stop])).view()
         rows.flags.writeable = False
-        if self._chunk_rows(array) is not None and rows.nbytes <= self._cache_bytes:
-            self._kept[name, start] = rows
-            held = sum(each.nbytes for each in self._kept.values())
-            while held > self._cache_bytes:
-                held -= self._kept.popitem(last=False)[1].nbytes
+        if rows.dtype.hasobject:
+            for value in rows.flat:
+                if isinstance(value, np.ndarray):
+                    value.flags.writeable = False
+        if self._chunk_rows(array) is not None and (size := _bytes_of(rows)) <= self._cache_bytes:
+            self._kept[name, start], self._sizes[name, start] = rows, size
+            while sum(self._sizes.values()) > self._cache_bytes:
+                oldest, _ = self._kept.popitem(last=False)
+                del self._sizes[oldest]
         return rows
 
     @property
@@ -196,9 +226,10 @@ class ChunkedSource:
                 self._closed()
             self._arrays = None
             self._kept.clear()
+            self._sizes.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_arrays", "_process", "_lock", "_kept", "_file", "_together"}
+        left_out = {"_arrays", "_process", "_locks", "_kept", "_sizes", "_file", "_together"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -207,6 +238,30 @@ class ChunkedSource:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in {shorten(self._path)})"
+
+
+def _bytes_of(rows: Array) -> int:
+    """Return the bytes of memory of rows, with those of texts and arrays of unequal length."""
+    if not rows.dtype.hasobject:
+        return rows.nbytes
+    sizes = (value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value) for value in rows.flat)
+    return rows.nbytes + sum(sizes)
+
+
+def _names_of(names: Any) -> tuple[str, ...] | None:
+    """Return the names that a user passed as a tuple; None for all arrays.
+
+    Raises:
+        TypeError: it is neither a name nor a list of names.
+    """
+    if names is None:
+        return None
+    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(
+            f"{short_repr(names)} does not name arrays. Pass the name of an array, a list of names, or None for all arrays."
+        )
+    return found
 
 
 def _row_bytes(array: Any) -> int:
@@ -243,8 +298,8 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
         )
 
 
-def _chosen(names: str | Sequence[str] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
-    chosen = tuple(arrays) if names is None else (names,) if isinstance(names, str) else tuple(names)
+def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
+    chosen = tuple(arrays) if names is None else names
     unknown = [name for name in chosen if name not in arrays]
     if unknown:
         raise ValueError(

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ...common.lazy_exports import optional_library
-from ...common.messages import shorten
+from ...common.messages import short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from .chunked import Array, ChunkedSource
 
 
 class HDF5Source(ChunkedSource):
-    """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable, safe to fork.
+    """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable; safe to fork while no thread reads.
 
     Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for a dataset of arrays of
     unequal length. Each process opens the file for itself. A chunk that several records of a batch need is read once, so a
@@ -59,11 +59,18 @@ class HDF5Source(ChunkedSource):
         """Return the source of an open h5py dataset, group or file. It opens the file again."""
         import h5py
 
-        path, inside = opened.file.filename, opened.name.strip("/")
+        if not opened:
+            raise TypeError("the h5py object is closed. Pass an open one, or headrace.HDF5Source(path, name).")
+        path, inside = os.fsdecode(opened.file.filename), (opened.name or "").strip("/")
+        if not os.path.exists(path):
+            raise TypeError(
+                f"{short_repr(opened)} is not in a file, which workers could open. Write it to a file, and pass the file to "
+                "headrace.HDF5Source; or pass the array itself, dataset[:]."
+            )
         if isinstance(opened, h5py.Dataset):
             return cls(path, inside)
         found: list[str] = []
-        opened.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+        opened.visititems(lambda name, item: found.append(name) if _has_rows(item, h5py) else None)
         return cls(path, [f"{inside}/{name}" if inside else name for name in found])
 
     def _opened(self) -> Mapping[str, Any]:
@@ -81,7 +88,10 @@ class HDF5Source(ChunkedSource):
                 "file again."
             ) from error
         found: dict[str, Any] = {}
-        self._file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
+        self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))
+        for name in self._asked or ():  # a link, or an absolute name
+            if name not in found and name in self._file and isinstance(self._file[name], h5py.Dataset):
+                found[name] = self._file[name]
         return found
 
     def _closed(self) -> None:
@@ -99,3 +109,8 @@ class HDF5Source(ChunkedSource):
         decoded = np.empty(len(texts), object)
         decoded[:] = texts
         return decoded.reshape(rows.shape)
+
+
+def _has_rows(item: Any, h5py: Any) -> bool:
+    """Return True for a dataset that is not null."""
+    return isinstance(item, h5py.Dataset) and item.shape is not None

@@ -54,13 +54,19 @@ class NpzSource(ChunkedSource):
             raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the .npz file.")
         try:
             with zipfile.ZipFile(self._path) as file:
-                return {
-                    info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in file.infolist()
-                }
+                members = [info for info in file.infolist() if info.filename.endswith(".npy")]
+                found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise SourceError(
                 f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Write it with np.savez."
             ) from error
+        objects = [name for name in self._asked or found if name in found and found[name].dtype.hasobject]
+        if objects:
+            raise SourceError(
+                f"{shorten(self._path)}: array {short_repr(objects[0])} has Python objects, which can run code when they are "
+                "read. Name the other arrays, arrays=[…]."
+            )
+        return found
 
     def _content(self) -> Any:
         with zipfile.ZipFile(self._path) as file:
@@ -90,8 +96,6 @@ class _Member:
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             header = read(member)
             length = member.tell()
-        if header[2].hasobject:
-            raise ValueError(f"array {short_repr(info.filename)} has Python objects")
         if info.compress_type != zipfile.ZIP_STORED:
             return cls(path, info.filename, header, None)
         with open(path, "rb") as raw:  # the local header, whose extra field may differ from that of the directory

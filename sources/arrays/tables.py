@@ -62,10 +62,10 @@ def _columns(table: Any) -> Mapping[Any, Any]:
 
 
 def _array(column: Any) -> Array:
-    library = type(column).__module__.partition(".")[0]
-    if library == "pandas":
+    kinds = _kinds(column)
+    if "pandas.Series" in kinds:
         return _of_pandas(column)
-    return _of_polars(column) if library == "polars" else _of_arrow(column)
+    return _of_polars(column) if "polars.Series" in kinds else _of_arrow(column)
 
 
 def _of_pandas(series: Any) -> Array:
@@ -91,8 +91,12 @@ def _of_polars(series: Any) -> Array:
         array = np.asarray(series.to_numpy())
         return _objects(series.to_list()) if array.dtype.hasobject else array
     if not series.null_count() and type(series.dtype).__name__ == "Array":
-        array = np.asarray(series.to_numpy())
-        return _objects(series.to_list()) if array.dtype.hasobject else array
+        items = series
+        while type(items.dtype).__name__ == "Array":
+            items = items.explode()
+        if items.dtype.is_numeric() and not items.null_count():
+            array = np.asarray(series.to_numpy())
+            return _objects(series.to_list()) if array.dtype.hasobject else array
     return _objects(series.to_list())
 
 

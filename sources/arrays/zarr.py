@@ -71,7 +71,9 @@ class ZarrSource(ChunkedSource):
     def _opened(self) -> Mapping[str, Any]:
         zarr = optional_library("zarr", "ZarrSource needs Zarr", "zarr")
         try:
-            node = zarr.open(self._path, mode="r", storage_options=self._storage)
+            packed = self._path.endswith(".zip") and os.path.isfile(self._path)
+            store = zarr.storage.ZipStore(self._path, mode="r") if packed else self._path
+            node = zarr.open(store, mode="r", storage_options=self._storage)
         except FileNotFoundError as error:
             raise SourceNotFoundError(
                 f"{shorten(self._path)} has neither a Zarr array nor a group. Check the path."

@@ -76,7 +76,9 @@ class MdsSource:
 
     def _prepare(self) -> None:
         self._kept: OrderedDict[int, npt.NDArray[np.uint8]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._locks = dict[
+            int, threading.Lock
+        ]()  # by process: a lock that is held during a fork stays held in the child
         self._decoders = [
             {
                 name: decoder_of(name, encoding, self._allow_pickle)
@@ -116,6 +118,10 @@ class MdsSource:
             raise SourceError(
                 f"{shorten(shard.path)} cannot be read{which}: {shorten(error)}. Check the file, or write it again."
             ) from error
+
+    @property
+    def _lock(self) -> threading.Lock:
+        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
         """Return the bytes of a shard, decompressed: from the kept ones, or from its file."""
@@ -199,7 +205,7 @@ class MdsSource:
             self._kept.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_kept", "_lock", "_decoders")}
+        return {name: value for name, value in vars(self).items() if name not in ("_kept", "_locks", "_decoders")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 
@@ -9,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from source_conformance import SourceConformance
+from source_conformance import SourceConformance, exit_code
 
 import headrace
 from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource, ZarrSource
@@ -270,3 +271,58 @@ def test_a_damaged_chunk_names_the_file_and_the_record(tmp_path):
     assert source[3] == 3
     with pytest.raises(SourceError, match=r"a.h5: dataset 'x' cannot be read at record key 600"):
         source[600]
+
+
+def test_rows_of_unequal_length_cannot_be_changed_in_place(tmp_path):
+    """They are shared with the chunks that are kept."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        rows = file.create_dataset("x", (4,), dtype=h5py.vlen_dtype(np.int64), chunks=(4,))
+        rows[2] = np.arange(3)
+    with pytest.raises(ValueError, match="read-only"):
+        HDF5Source(tmp_path / "a.h5", "x").__getitems__([1, 2, 3])[1][:] = -1
+
+
+def test_links_and_absolute_names_are_datasets_and_null_ones_are_left_out(hdf5):
+    """As h5py itself opens them."""
+    with h5py.File(hdf5, "a") as file:
+        del file["single"]
+        file["link"], file["null"] = h5py.SoftLink("/other/y"), h5py.Empty("f")
+    assert len(HDF5Source(hdf5, "link")) == len(HDF5Source(hdf5, "/other/y")) == 7
+    with pytest.raises(ValueError, match=r"unequal numbers of rows"):
+        HDF5Source(hdf5)
+
+
+def test_a_zarr_group_in_a_zip_file_is_read(tmp_path):
+    """As `zarr.storage.ZipStore` writes it."""
+    with zarr.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        zarr.group(store=store).create_array("x", shape=(4,), dtype="i8")[:] = np.arange(4)
+    source = ZarrSource(tmp_path / "a.zip")
+    assert source[3] == {"x": 3}
+    source.close()
+
+
+def test_a_file_that_was_replaced_is_an_error(tmp_path):
+    """It would give other records than before."""
+    np.savez(tmp_path / "a.npz", x=np.arange(9))
+    source = NpzSource(tmp_path / "a.npz", "x")
+    source.close()
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    with pytest.raises(SourceError, match=r"was replaced: array 'x'"):
+        source[7]
+
+
+def test_a_process_that_is_forked_while_a_thread_reads_can_read(tmp_path):
+    """The lock of the thread does not exist in the child."""
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(9))
+    source = NpzSource(tmp_path / "a.npz", "x")
+    with source._lock:
+        child = os.fork()
+        if not child:
+            os._exit(0 if source[5] == 5 else 1)
+    assert exit_code(child) == 0
+
+
+def test_names_that_are_no_names_are_refused(hdf5):
+    """With what to pass."""
+    with pytest.raises(TypeError, match=r"5 does not name arrays. Pass the name"):
+        HDF5Source(hdf5, 5)

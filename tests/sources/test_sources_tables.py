@@ -145,3 +145,22 @@ def test_workers_read_a_table():
     frame = pandas.DataFrame({"x": range(20)})
     (batch,) = headrace.load(frame, seed=1, batch_size=20, num_epochs=1, worker_count=2)
     assert sorted(batch["x"].tolist()) == list(range(20))
+
+
+def test_missing_items_and_structs_in_polars_arrays_stay_what_they_are():
+    """A whole number does not become a float, and a struct not a row of numbers."""
+    whole = polars.Series([[2**60 + 1, None]], dtype=polars.Array(polars.Int64, 2))
+    structs = polars.Series(
+        [[{"a": 1, "b": 2.5}]], dtype=polars.Array(polars.Struct({"a": polars.Int64, "b": polars.Float64}), 1)
+    )
+    assert as_source(whole)[0] == [2**60 + 1, None]
+    assert as_source(structs)[0] == [{"a": 1, "b": 2.5}]
+
+
+def test_subclasses_of_pandas_are_tables():
+    """As those of other packages are."""
+
+    class Own(pandas.Series):
+        pass
+
+    assert as_source(Own([1, 2]))[1] == 2
