@@ -25,7 +25,7 @@ class Stamp(NamedTuple):
 
 
 class Stamps:
-    """Stamps of many files, 16 bytes each."""
+    """Stamps (size and time of modification) of many files, in a compact form: 16 bytes for each local file."""
 
     def __init__(self, sizes: Any, modified: Any) -> None:
         self._sizes, self._modified = sizes, modified

@@ -21,7 +21,7 @@ def _rows(batch):
 
 
 class TestMap(OperationConformance):
-    worker_counts = (2,)
+    worker_counts = (1,)
 
     def operations(self):
         return [headrace.MapTransform(lambda key: key * 2)]
@@ -35,14 +35,14 @@ class TestRandomMap(OperationConformance):
 
 
 class TestFilterAndFlatMap(OperationConformance):
-    worker_counts = (2,)
+    worker_counts = ()
 
     def operations(self):
         return [headrace.Filter(lambda key: key % 3 != 1), headrace.FlatMap(lambda key: [key] * (key % 4))]
 
 
 class TestBatch(OperationConformance):
-    worker_counts = (2,)
+    worker_counts = ()
 
     def operations(self):
         return [headrace.Batch(5)]
@@ -52,7 +52,7 @@ class TestBatch(OperationConformance):
 
 
 class TestPack(OperationConformance):
-    worker_counts = (2,)
+    worker_counts = ()
 
     def record(self, key):
         return np.full(1 + key % 3, key)
@@ -65,14 +65,14 @@ class TestPack(OperationConformance):
 
 
 class TestWindowShuffle(OperationConformance):
-    worker_counts = (2,)
+    worker_counts = (1,)
 
     def operations(self):
         return [headrace.WindowShuffle(5, seed=1)]
 
 
 class TestShuffle(SamplerConformance):
-    worker_counts = (2,)
+    worker_counts = ()
 
     def sampler(self):
         return headrace.IndexSampler(self.count, shuffle=True, seed=1, num_epochs=2)

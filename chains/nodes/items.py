@@ -253,8 +253,8 @@ class FlatMapped(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of the element at `index`, from which random maps derive random numbers.
 
-        The position is the position of the element below. The row is computed from that element's row, and from the
-        index of this element among all elements made of that element.
+        The position is that of the input element from which the element was made. The row is computed from the input's
+        row, and from the index of the element among all elements made of that input.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)

@@ -102,7 +102,7 @@ def _has_changed(state: LoaderState) -> bool:
 
 
 class _Moved:
-    """The values of a saved state, rearranged from the earlier datasets of a mix to the current ones.
+    """Converts values of a saved state, such as cursors, from the earlier datasets of a mix to the current ones.
 
     Args:
         pipeline: the current pipeline, whose last join is the mix.

@@ -279,8 +279,8 @@ def in_generation(
     Args:
         pipeline: pipeline of the epoch, over the current generation.
         states: states of one run.
-        strict: if True, nothing is adapted if that generation of the source no longer has the content that
-            the run read.
+        strict: if True, and that generation of the source no longer has the content that the run read, pipeline and
+            states are returned unchanged.
     """
     known, order = states[0].identity, pipeline.leaf.sampler
     saved = known.order

@@ -282,6 +282,6 @@ def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: 
         if any(join.inputs[each].leaves.start <= number < join.inputs[each].leaves.stop for each in ended):
             raise CheckpointError(
                 f"omit= of {leaf.name or 'the source'} differs from the state, but this growing stream has ended in the mix "
-                "on a shard, and would not be read there if it grew again. Restore a checkpoint of an earlier step, or pass "
-                'growth="hand".'
+                "on a shard, so later records would not be read there. Restore with the former omit=, restore an earlier "
+                'checkpoint, or pass growth="hand".'
             )

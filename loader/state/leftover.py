@@ -113,6 +113,8 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover (unfinished work of an earlier shard) to its end and drop its rows, so that its errors are raised now.
 
+    Only a window of rows is run. For a batch or window of records, nothing is read.
+
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
         rest: the leftover.

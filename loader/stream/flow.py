@@ -124,7 +124,7 @@ class RowStreams:
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
         fixed = self.planned or former > 0
         size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
-        prompt = bool(self.horizons and pipeline.joins)
+        prompt = bool(self.horizons and pipeline.joins) and not fixed  # what was begun is finished in groups as planned
         return Regroup(inputs, pipeline, stage, start.before(), size, whole, former, prompt)
 
     def _joined(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None) -> Pull[Rows]:
@@ -140,7 +140,7 @@ class RowStreams:
             join.rule,
             start.notes[-1],
             lambda: min(size, self.executor.most_rows()),
-            prompt=bool(self.horizons),
+            prompt=bool(self.horizons) and not former,
         )
         repeated = any(above.rule.restarts for above in self.pipeline.joins[join.number + 1 :])
         if not join.rule.keeps or not repeated or start != self.pipeline.start_of(part):

@@ -325,7 +325,7 @@ class Worker:
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return the connected operations of a stage. Those returned first detect which ones draw from global generators."""
+        """Return a stage's connected operations, untimed. The first ones for a stage detect draws from global generators."""
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)

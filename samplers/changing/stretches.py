@@ -81,7 +81,7 @@ class OrderStretch(Protocol):
 
     @property
     def records(self) -> int:
-        """Number of records of the source in this stretch's epochs, including those read before the stretch begins."""
+        """Number of records in one whole epoch of this stretch, including those read before the stretch begins."""
 
     def epoch_of(self, place: int) -> int:
         """Return the number of the epoch to which a place belongs."""

@@ -35,7 +35,13 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
     parts = getattr(parts, "parts", parts)  # of a MixedSource
     if isinstance(parts, (list, tuple)):
         parts = {str(number): part for number, part in enumerate(parts)}
-    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+    for name in parts if isinstance(parts, Mapping) else ():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"a part of the mix has the name {short_repr(name)}, which is {a_kind_of(name)}. Pass a dict whose names are "
+                "strings, or a list."
+            )
+    if not isinstance(parts, Mapping):
         raise TypeError(
             f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict or a list of sources, of "
             "numbers of records, or of IndexSamplers."

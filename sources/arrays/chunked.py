@@ -306,8 +306,10 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
             f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. Name some of its arrays: "
             f"{first_few(arrays, 8)}."
         )
+    if names == ():
+        raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
     if not chosen:
-        raise NoRecordsError(f"{shorten(path)} has no array to read. Pass the name of an array, or another file.")
+        raise NoRecordsError(f"{shorten(path)} has no array to read. Pass another file.")
     return chosen
 
 

@@ -7,6 +7,8 @@ The libraries are recognised by the names of their classes. None is imported.
 | numbers, booleans, dates and times, without missing values | of their dtype; nothing is copied where the library allows it |
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
 | anything else: texts, lists, structs, columns with missing values | array of Python objects, with None for a missing value |
+
+NaN and NaT in pandas columns of floats and times stay what they are.
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ class FormerSource:
 
 
 def former_sources(source: Any) -> list[FormerSource]:
-    """Return the sources from which the files of a source were rewritten, the latest first.
+    """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source, the latest first.
 
-    The list is empty unless the source reads all files of a folder that `headrace.convert` wrote, in the order of its
+    The list is empty if no records were omitted, or if the source does not read all files of the folder in the order of its
     manifest.
 
     Raises:

@@ -111,7 +111,8 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
 
     Args:
         checkpoint: the checkpoint.
-        step: in a folder with several checkpoints, the last one that is not after this step is used.
+        step: in a folder with several checkpoints, the last one that is not after this step is used; if all are
+            after it, the first one.
 
     Raises:
         CheckpointError: there is no checkpoint, or there are several and `step` is None; or a state

@@ -266,7 +266,7 @@ def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
     """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
 
     False if an option (`worker_init_fn`, `timeout`) needs workers; if the source has no random
-    access; or if a task is not one batch.
+    access; or if elements are not made of a fixed number of positions (`Pipeline.aligned`).
     """
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

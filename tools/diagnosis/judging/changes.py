@@ -170,7 +170,7 @@ def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
         share: share of its time by which it gets shorter.
         part: name of the attribute of `Feeding`.
         what: description of the change.
-        cure: end of the sentence about the finding, if this is the remedy; else "".
+        cure: end of the sentence about the finding, which names this change; "": the sentence does not name it.
     """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:

@@ -83,11 +83,11 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds that one worker would need for a step's work, without waiting for records that are read ahead.
+    """Compute the seconds of work that one worker needs for a step. Waiting for records that are read ahead does not count.
 
     Args:
         measured: the measurement.
-        reads: number of concurrent reads, if it is to be changed; None for the current number.
+        reads: number of concurrent reads after a change, i.e. records are then read ahead; None: no change.
     """
     if not measured.reads_ahead and not reads:
         return measured.work
