@@ -56,12 +56,27 @@ def pytest_configure(config):
         os.environ["HEADRACE_LONG_TESTS"] = "1"
 
 
+OF_LIBRARIES = (
+    "tests/compat/test_grain_",
+    "tests/compat/test_guides",
+    "tests/compat/test_keras",
+    "tests/conversion/test_convert_beam",
+    "tests/league/",
+    "tests/sources/test_sources_lance",
+    "tests/sources/test_sources_tfds",
+)
+"""Tests that compare headrace with Grain and others, or need what few users have. Their mark is `library`; they are slow."""
+
+
 def pytest_collection_modifyitems(config, items):
     """Without the options, long and slow tests are left out. What runs in actors is long, and needs a cluster.
 
     A share is one of the long tests. Slow tests are in each share.
     """
     for item in items:
+        if item.location[0].startswith(OF_LIBRARIES):
+            item.add_marker("library")
+            item.add_marker("slow")
         parameters = getattr(item, "callspec", item).__dict__.get("params", {}).values()
         if "actors" in [one for one in parameters if isinstance(one, str)]:
             item.add_marker("long")

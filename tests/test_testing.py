@@ -102,6 +102,7 @@ class TestSquares(SourceConformance):
         return key * key
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_it_is(tmp_path):
     """The program of the docs page is collected by pytest, and all of it passes."""
     program = PAGE.read_text().split("```python\n")[1].split("```")[0]

@@ -24,6 +24,9 @@ USES = {
     "array-record": "headrace.convert([b'x'], 'records', workers=0); headrace.ArrayRecordDataSource('records')[0]",
     "parquet": "headrace.convert([{'x': 1}], 'table', to='parquet', workers=0); headrace.ParquetDataSource('table')[0]",
     "lance": "import lance; lance.write_dataset([{'x': 1}], 'table'); headrace.LanceSource('table')[0]",
+    "hdf5": "import h5py; file = h5py.File('x.h5', 'w'); file['x'] = [1, 2]; file.close(); headrace.HDF5Source('x.h5', 'x')[0]",
+    "zarr": "import zarr, numpy; zarr.save_array('x.zarr', numpy.arange(3)); headrace.ZarrSource('x.zarr')[0]",
+    "mds": "import brotli, snappy; headrace.MdsSource",
     "tfrecord": "import google_crc32c as crc, struct; size = struct.pack('<Q', 1); "
     "sums = [crc.value(part) for part in (size, b'x')]; "
     "first, last = (struct.pack('<I', ((it >> 15 | it << 17) + 0xA282EAD8) & 0xFFFFFFFF) for it in sums); "
@@ -86,10 +89,10 @@ def run(*command: object, folder: Path) -> str:
 
 
 def test_the_wheel_is_pure_and_small_and_holds_every_module(built):
-    """It runs on any system, has at most 1.1 MB, and nothing in it is of the tests or tools beside the package."""
+    """It runs on any system, has at most 1.4 MB, and nothing in it is of the tests or tools beside the package."""
     (wheel,) = built.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert wheel.stat().st_size <= 1_100_000
+    assert wheel.stat().st_size <= 1_400_000
     inside = {name.removeprefix("headrace/") for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
     tree = {path.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*.py")}
     assert inside == {str(path) for path in tree if path.parts[0] not in BESIDE and not path.parts[0].startswith(".")}

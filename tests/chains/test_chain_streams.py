@@ -349,6 +349,7 @@ def _unpickled_with_setting():
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_a_function_is_called_in_each_worker_before_anything_else_is_unpickled(fresh, monkeypatch):
     """The source finds what the function has set, also in workers that are fresh interpreters; what both have is one thing."""
     if fresh:

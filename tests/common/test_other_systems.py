@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from without import WINDOWS_LACKS, folder_without
 
 PROGRAM = """
@@ -52,6 +53,7 @@ PROGRAM = """
     """
 
 
+@pytest.mark.slow
 def test_all_but_worker_processes_does_without_what_windows_lacks(tmp_path):
     """Every module is imported; files are read and written, states kept, shards converted. Processes are refused by name."""
     program = tmp_path / "program.py"

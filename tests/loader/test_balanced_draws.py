@@ -91,6 +91,7 @@ def test_every_step_goes_on_on_other_shards_and_batch_sizes(name, shards, others
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["with", "without"])
+@pytest.mark.slow
 def test_workers_give_what_the_calling_thread_gives(name):
     """And go on from one another's states, behind a filter, too."""
     balance = Balance(LENGTHS, COST, global_batch=GLOBAL)

@@ -38,6 +38,7 @@ def _check_listed(batches: list[dict[str, int]], listed: list[str]) -> None:
     assert set(listed) - set().union(*batches) == set()
 
 
+@pytest.mark.slow
 def test_the_users_process_goes_through_few_files_for_a_batch_of_two_workers(paths):
     """A `next` that asks for a task and takes another's batch; docs/design.md lists the files that run in it."""
     batches = paths.of_users_process(paths.mapped(paths.PlainMap("", paths.TASK_SECONDS), 2))

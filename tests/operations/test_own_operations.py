@@ -117,6 +117,7 @@ def _loader(**settings):
     return headrace.load(range(10), transformations=[SUMS["Sums"](4, **settings)], num_epochs=1, shuffle=True, seed=1)
 
 
+@pytest.mark.slow
 def test_the_plan_and_states_know_an_operation_of_ones_own():
     """What it takes is a task's unit; a state resumes at any step, and not after a parameter was changed."""
     iterator = iter(_loader())

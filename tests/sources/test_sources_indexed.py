@@ -222,6 +222,7 @@ def test_an_index_with_any_changed_byte_gives_the_same_records(kind, step):
         assert make(path).__getitems__(range(20)) == expected
 
 
+@pytest.mark.slow
 def test_an_index_is_checked_by_each_process_that_maps_it(kind):
     """One that was damaged after the source was made is made anew by who reads."""
     make, path, _ = kind

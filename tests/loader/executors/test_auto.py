@@ -252,6 +252,7 @@ def test_the_next_epoch_begins_with_what_the_last_one_found(monkeypatch):
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("tasks", [12, 40])
+@pytest.mark.slow
 def test_short_epochs_come_to_the_same_workers(tasks, monkeypatch):
     """What is measured in several epochs counts together: none of them is long enough alone."""
     found = list(_epochs(monkeypatch, 400, tasks, Tuning()))

@@ -89,6 +89,7 @@ class TestEveryExecutor:
             assert head + stream(iterator) == whole
 
     @pytest.mark.one_in(6)
+    @pytest.mark.slow
     def test_raises_at_the_place_of_the_error_again_and_again(self, executor):
         """What comes before the error is delivered; the state leads there again."""
 
