@@ -369,6 +369,8 @@ def test_the_class_of_shard_options_says_to_call_it(act):
         act(headrace.ShardByJaxProcess)
     with pytest.raises(TypeError, match=r"headrace\.ShardOptions\(index, count\)"):
         act(headrace.ShardOptions)
+    with pytest.raises(TypeError, match=r"is a class\. Pass an instance, headrace\.NoSharding\(\)"):
+        act(headrace.NoSharding)
     act(headrace.ShardByJaxProcess())
 
 

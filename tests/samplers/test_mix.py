@@ -413,6 +413,7 @@ def test_a_damaged_history_is_told(damage):
     ("make", "error", "message"),
     [
         (lambda: MixSampler({}), ValueError, "at least one part"),
+        (lambda: MixSampler({0: 3}), TypeError, "has the name 0, which is an int. Pass a dict whose names are strings"),
         (lambda: MixSampler(7), TypeError, "Pass a dict or a list of sources"),
         (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix has no records\. Leave it out"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
