@@ -63,7 +63,7 @@ class MixSampler(MixPast):
 
     Raises:
         TypeError: if an argument has the wrong type.
-        LengthsError: if `balance` has fewer lengths than a part has records.
+        LengthsError: if `balance` has fewer lengths than a part has records, or is not given by part.
         ValueError: if an argument is outside its range, or the weights are not for these parts.
 
     >>> from headrace import DataLoader, MixSampler
@@ -279,7 +279,10 @@ class MixSampler(MixPast):
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position."""
+        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position.
+
+        The record at the position counts. The epoch of a part of which nothing was drawn is 0.
+        """
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
@@ -305,6 +308,7 @@ class MixSampler(MixPast):
             lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: if the parts differ, or a part of the source has too few records (too many for a WeightedSampler).
+            ValueError: if the parts differ, or a part of the source has too few records; for a `WeightedSampler` or
+                `BalancedSampler`, if it has another number of records.
         """
         check_lengths(self._parts, lengths)
