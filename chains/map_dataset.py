@@ -85,7 +85,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
 
         Raises:
-            IndexError: if an index is too large for 64 bits.
+            IndexError: if an index is too large for 64 bits, the dataset is empty, or an index of an endless mix is
+                negative.
+            TypeError: if the index is not a whole number, a slice, or a list of whole numbers.
 
         >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
         >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
@@ -223,7 +225,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
         Args:
             datasets: datasets of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index, also past the end.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index; also for indices past
+                the end, if later epochs are read.
 
         Raises:
             IndexError: when an element is made, if the map returns the index of a dataset that does not exist.

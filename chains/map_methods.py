@@ -220,6 +220,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Raises:
             TypeError: if `sl` is not a slice.
+            ValueError: if its step is 0.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
