@@ -161,8 +161,8 @@ class IterMethods(
 
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source lacks.
-            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat` only, or
-                of one mix of such map datasets.
+            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat`
+                only, or of one mix of such map datasets.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
@@ -213,9 +213,7 @@ class IterMethods(
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """Select the shard of this process: every shard_count-th record of each source.
-
-        Raises ValueError if one of several shards was selected before.
+        """Select the shard of this process: every shard_count-th record of each source. ValueError if it was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -232,9 +230,9 @@ class IterMethods(
         """Make the whole chain in worker processes, wherever in the chain this method is called.
 
         Args:
-            options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto(…)`, as
-                `worker_count` of `DataLoader`; or an object with `num_workers`,
-                `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
+            options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or
+                an object with `num_workers`, `per_worker_buffer_size` and `enable_profiling` (see `observe` of
+                `DataLoader`).
             worker_init_fn: function that is called in each process before anything is unpickled, with the number of the
                 process, from 0, and the number of processes. It must not change the elements. Default: none.
             sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
@@ -259,9 +257,8 @@ class IterMethods(
         pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
 
         Args:
-            count: maximum number of elements that are ready (default 2). 0 changes nothing: a stream without workers then
-                makes each element when it is requested.
-                TypeError if it is not an int; ValueError if it is negative.
+            count: maximum number of elements that are ready (default 2). 0 changes nothing: without workers, each
+                element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -317,8 +314,8 @@ class IterMethods(
                 size, of one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together.
-            JoinError: if the datasets have different shard options.
+            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together; or if the datasets
+                have different shard options.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()

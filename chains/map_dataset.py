@@ -225,8 +225,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
         Args:
             datasets: datasets of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index; also for indices past
-                the end, if later epochs are read.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index; also for indices
+                past the end, if later epochs are read.
 
         Raises:
             IndexError: when an element is made, if the map returns the index of a dataset that does not exist.

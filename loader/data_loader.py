@@ -139,6 +139,7 @@ class LoaderMethods(Remarks):
             ValueError: if there is no `Batch`, or none with that number, or several and `batch` is
                 None; or `batch_size` is below 1.
             TypeError: if `batch_size` or `batch` is not an integer.
+            EmptyStreamError: if there are too few records for a batch.
 
         >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
@@ -172,19 +173,19 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler,
-        positions are searched one after another.
+        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler or a
+        `WeightedSampler`, positions are searched one after another; the first one with the record counts.
 
         Args:
             record_key: key of a record of the source.
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: if an operation decides which records are in an element; or an argument is not
-                an int.
-            ValueError: if `epoch` is negative, or the source has no record with this key.
-            LookupError: if another shard reads the record in this epoch (the message says which), or
-                no shard does.
+            TypeError: if an operation decides which records are in an element; an argument is not an
+                int; or the sampler is a `MixSampler`.
+            ValueError: if a number is negative, or the source has no record with this key.
+            LookupError: if another shard reads the record in this epoch, or no shard does, as after the
+                last epoch.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
@@ -215,8 +216,8 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        Each epoch has every record once, in its own order. Its last batch may be short, or is dropped with
-        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
+        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or
+        is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
         last batch of an epoch with records of the next. Worker processes are started again, and
         `max_errors` counts from 0, for each epoch.
 
@@ -225,8 +226,9 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if the sampler has fewer epochs; or steps are skipped, whose numbers are the step numbers of
-                `iter(loader)`.
+            ValueError: if the sampler has fewer epochs; steps are skipped, whose numbers are the step numbers of
+                `iter(loader)`; or appended records are added during an epoch (`growth="now"`, and mixes).
+            EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
@@ -308,7 +310,7 @@ class DataLoader(LoaderMethods):
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation, and the sampler has no seed.
+        SeedError: if there is a random operation, or `seed_globals=True`, and the sampler has no seed.
         RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
@@ -357,7 +359,7 @@ def load(
         num_epochs: number of epochs. None (default): endless.
         shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
         seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process. Default: all of it.
+        shard_options: the part of the stream for this process. Default: all of it; with `sampler`, the sampler's own.
         transformations: operations before the batch.
         batch_size: number of elements in a batch. None (default): single elements.
         drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see `ShardOptions`.

@@ -116,9 +116,9 @@ class Epochs(Resumable, Generic[Kind]):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: if `state` is not a state of epochs, or belongs to another pipeline (other
-                operations, or, if `strict`, another source or sampler). The position stays the
-                same.
+            CheckpointError: if `state` is not a state of epochs, or belongs to another shard or, if `strict`,
+                to another pipeline (source, sampler or operations); or if its position does not exist in
+                this pipeline. The position stays the same.
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
@@ -181,7 +181,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     Raises:
         TypeError: if `count` is not an integer.
         ValueError: if the sampler has fewer epochs; or appended records are added to the stream during an epoch
-            (`growth="now"`).
+            (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf

@@ -14,9 +14,9 @@ An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest
 So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`,
 except in the rest, which all shards read.
 The rest consists of the blocks that are not divided over the lanes: the last block of the source,
-if it is smaller, and at least half a window of other blocks (all blocks, if the source is small). It
-is one more window; in each epoch, it comes at a random point between the other windows. So records at the end of the source are
-not always at the end of an epoch.
+if it is smaller, and at least half a window of other blocks (all blocks, if the source is small). It is
+one more window; in each epoch, it comes at a random point between the other windows. So records at the
+end of the source are not always at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class BlockShuffle:
         window: number of blocks whose records are shuffled together; default 16, at least 2.
         lanes: number of shards that can each read blocks of their own; default 1. Use the number of
             processes of the largest run, or a multiple of it. If the number of shards divides
-            `lanes`, each process fetches only blocks that no other process fetches, except in one
-            window of each epoch, which all processes read (see docs/shuffle.md); otherwise a `DataLoader` on files in stores warns. Another value gives another order.
+            `lanes`, each process fetches only blocks that no other process fetches, except the few
+            blocks that cannot be divided over the lanes (all, in a source of few blocks); otherwise a
+            `DataLoader` on files in stores warns. Another value gives another order.
 
     Raises:
         ValueError: if a number is too small or too large.

@@ -26,7 +26,7 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
         order: order of all records of the source.
         source: source of the records. It may state the keys of records that were deleted (`omitted_keys`).
         omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
-            dict of these by part. None for no record.
+            dict of these by part. None for no record other than deleted ones.
         growth: when records that are appended during a run are added to the order; None if they are not.
 
     Raises:

@@ -117,8 +117,7 @@ class ChangingSampler(VectorSampler):
     def generation_at(self, position: int) -> tuple[int, int] | None:
         """Return the source's generation (version of its files) at a position, and where the last change before began.
 
-        The second result is the first position of the last change at or before `position`; 0 if there is none. The
-        result is None if the order never changed and the number of its generation is 0.
+        The second result is 0 if there was no change. None if the order never changed and its generation is 0.
         """
         if not self.changes and not self.generation:
             return None
@@ -200,7 +199,7 @@ class ChangingSampler(VectorSampler):
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the position of a record in an epoch; None if it is omitted, or was appended later.
 
-        Raises CheckpointError if the record was read with omitted keys that are now unknown.
+        Raises CheckpointError if the keys that were omitted at this position are unknown.
         """
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
@@ -309,8 +308,7 @@ class ChangingSampler(VectorSampler):
 
         Raises:
             CheckpointError: if there are fewer records than before, or the place is unknown.
-            EmptyStreamError: if all records are omitted.
-            ValueError: if the order of `sampler` cannot change.
+            EmptyStreamError, ValueError: if all records are omitted, or the order of `sampler` cannot change.
         """
         last = self.history.last
         other = copy.copy(self)

@@ -4,8 +4,8 @@ In: weights. Out: a tree for which the counts of parts stay close to their share
 
 Each node divides its visits between two sides by rounding. The count of a part differs from its
 share by at most `deviation`: half of the sum, over the nodes on the path from the root (excluded) to
-the part (included), of the part's weight divided by the node's weight. So parts of similar weight should be neighbours, and heavy
-parts should be near the root.
+the part (included), of the part's weight divided by the node's weight. So parts of similar weight
+should be neighbours, and heavy parts should be near the root.
 """
 # To find the best tree is slow. To join repeatedly the two subtrees that bear most nodes above
 # themselves, as Huffman codes are made, comes near.

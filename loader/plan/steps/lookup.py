@@ -140,10 +140,10 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
         epoch: number of the epoch, from 0.
 
     Raises:
-        TypeError: an operation decides which records are in an element; or a number is not an
-            integer.
-        ValueError: a number is out of range.
-        LookupError: another shard reads the record in this epoch, or none does.
+        TypeError: an operation decides which records are in an element; a number is not an
+            integer; or the order is a mix.
+        ValueError: a number is out of range. (For planned batches, a key above all keys raises LookupError.)
+        LookupError: another shard reads the record in this epoch, or none does; or the stream ends before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
