@@ -187,7 +187,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def source(source: SourceLike) -> MapDataset[Any]:
-        """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays; TypeError for other data.
+        """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays.
+
+        Raises TypeError for other data, and ValueError for data without records.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -196,7 +198,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Make a dataset of the integers of Python's `range(start, stop, step)`, or of `range(start)` without `stop`.
+        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`; ValueError if it is empty.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]

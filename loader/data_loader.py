@@ -159,8 +159,8 @@ class LoaderMethods(Remarks):
         For a mix, a dict of such arrays by part. Reads no record.
 
         Raises:
-            TypeError: if an operation decides which records are in an element; or `step` is not an
-                int.
+            TypeError: if an operation or `on_error` decides which records are in an element; or `step` is
+                not an int.
             ValueError: if `step` is negative.
             IndexError: if the stream ends before the step.
 
@@ -181,8 +181,8 @@ class LoaderMethods(Remarks):
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: if an operation decides which records are in an element; an argument is not an
-                int; or the sampler is a `MixSampler`.
+            TypeError: if an operation or `on_error` decides which records are in an element; an argument is
+                not an int; or the sampler is a `MixSampler`.
             ValueError: if a number is negative, or the source has no record with this key.
             LookupError: if another shard reads the record in this epoch, or no shard does, as after the
                 last epoch.
@@ -216,10 +216,10 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or
-        is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
-        last batch of an epoch with records of the next. Worker processes are started again, and
-        `max_errors` counts from 0, for each epoch.
+        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or is
+        dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
+        the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
+        counts from 0, for each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -311,7 +311,8 @@ class DataLoader(LoaderMethods):
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
         SeedError: if there is a random operation, or `seed_globals=True`, and the sampler has no seed.
-        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read.
+        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read; or is a
+            function, and the source does not know the files of its records.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(

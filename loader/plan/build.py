@@ -59,8 +59,8 @@ def make_pipeline(
     Raises:
         TypeError: an argument has a wrong type, or a mix of sources has no `MixSampler`.
         ValueError: the arguments do not fit together.
-        RecordKeyError, SourceError: `omit` names a record that the source does not have, or a file
-            of keys cannot be read.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of keys cannot be
+            read; or `omit` is a function, and the source does not know the files of its records.
         LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
         SeedError: an operation is random, and the sampler has no seed.
         EmptyStreamError: there are too few records for a batch.

@@ -237,7 +237,7 @@ class StreamPositionAPI(Resumable):
         that depends on other processes.
 
         Raises:
-            TypeError: the stream is endless, or an operation decides how many elements there are.
+            TypeError: the stream is endless or joined, or an operation or `on_error` decides how many elements it has.
         """
         return self.here().len()
 
@@ -351,8 +351,8 @@ class StreamPositionAPI(Resumable):
             step: number of the step, from 0; not less than the iterator's `step`.
 
         Raises:
-            TypeError: an operation decides which records are in an element; or `step` is not an
-                integer.
+            TypeError: streams are joined, or an operation or `on_error` decides which records are in an element; or
+                `step` is not an integer.
             IndexError: the step was already delivered or skipped, or the stream ends before it.
 
         >>> import headrace
