@@ -43,8 +43,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
     An element is made only when it is requested. An index past the end is in the next epoch: shuffles have another
-    order there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
-    is None, and stays None in later methods.
+    order there, random maps draw other numbers, the rest repeats. Negative indices are in the epoch before the first.
+    An element that a filter dropped is None, and stays None in later methods; `zip` puts the None into its result.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
     are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.

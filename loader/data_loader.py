@@ -260,7 +260,7 @@ class DataLoader(LoaderMethods):
 
     The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
     `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` repeats the same shuffled epoch, and causes a warning.
+    `for batch in loader` repeats the same elements; if they are one random epoch, it causes a warning.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an

@@ -37,13 +37,13 @@ class MixSampler(MixPast):
     """Mix several sources in one order, in proportion to weights.
 
     At every position, the number of records drawn from each part follows its weights, to within about one record.
-    Each part is read in its own order, with each of its records once per epoch. Pass the same parts as
-    `data_source` to `DataLoader`.
+    Each part is read in its own order, with each of its records once per epoch (unless its sampler draws by weight or
+    class). Pass the same parts as `data_source` to `DataLoader`.
 
     Args:
         parts: a dict by name, or a list (names "0", "1", …), with one entry per part: its source, or its number of
-            records, for an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and number of
-            epochs of its own.
+            records, for an order that `shuffle` and `seed` decide; or a sampler such as `IndexSampler`, for an order
+            and number of epochs of its own.
         weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0 is not drawn. Or
             a schedule, `[(0, {…}), (10_000, {…})]`: pairs of a first step and the weights from it on. None
             (default): equal weights. The order of the parts in a dict has no effect.
