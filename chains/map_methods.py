@@ -198,8 +198,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
                 that the source does not have.
-            ValueError: if the elements are not the records of one source (or made of one record each,
-                by maps that do not use the index), arranged by `shuffle` and `repeat` only.
+            ValueError: if the elements are not the records of one source (or made of one record each, by
+                maps and filters that use neither the index nor random numbers), arranged by `shuffle` and
+                `repeat` only.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset

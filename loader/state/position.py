@@ -93,8 +93,8 @@ class StreamPosition(NamedTuple):
     def passed(self) -> int:
         """Number of the elements counted by `len()` that come before this position.
 
-        Steps left out by `skip()` are included. The result is the step if steps may differ in their number of records, or
-        several streams are joined.
+        Steps left out by `skip()` are included. The result is the step if steps may differ in their number of records,
+        or several streams are joined.
         """
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
@@ -246,8 +246,8 @@ class StreamPositionAPI(Resumable):
     def passed(self) -> int:
         """Number of elements before the next one, out of those that `len()` counts.
 
-        Steps left out by `skip()` are included. The result is the `step` if steps may differ in their number of records,
-        or several streams are joined.
+        Steps left out by `skip()` are included. The result is the `step` if steps may differ in their number of
+        records, or several streams are joined.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.
