@@ -55,7 +55,7 @@ class MixSampler(MixPast):
         max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
             name, or a list with None for parts without a limit. The other parts then get its positions, in proportion to
             their weights; if no part with a weight above 0 is left, the mix ends. None (default): no limits.
-        ramp: True changes the weights of a schedule linearly from one stage to the next, in 32 small steps.
+        ramp: True changes the weights of a schedule linearly from one stage to the next, in up to 32 steps.
         records_per_step: number of records in a step of the schedule: 1 (default) counts records; pass the global
             batch size to count batches.
         shard_options: the shard of this process; None (default): no sharding.
