@@ -103,7 +103,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
     """Convert indices to `int64[n]`.
 
     Args:
-        indices: a list or one-dimensional array of integers.
+        indices: a list or one-dimensional array of integers. An empty list or array of any kind gives `int64[0]`.
 
     Raises:
         TypeError: if the indices are not integers, or not one-dimensional.

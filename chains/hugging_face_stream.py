@@ -48,9 +48,9 @@ class HuggingFaceStream(IterDataset[Any]):
         TypeError: if `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or
             "polars", which has no rows.
         ValueError: if the dataset has a shuffle buffer, whose rows are not in the states of
-            `datasets`. Use `window_shuffle` after this stream instead.
-        ShardingError: if the dataset has fewer shards than there are processes, or `drop_remainder`
-            asks for equal parts.
+            `datasets` (use `window_shuffle` after this stream instead), or `num_epochs` is below 1.
+        ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are processes, or
+            `drop_remainder` asks for equal parts.
 
     Example (needs `datasets`):
         `HuggingFaceStream(load_dataset(name, streaming=True, split="train")).map(encode).batch(8)`

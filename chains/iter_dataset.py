@@ -161,7 +161,8 @@ class IterMethods(
 
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source lacks.
-            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat` only.
+            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat`
+                only, or of one mix of such map datasets.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
@@ -229,8 +230,9 @@ class IterMethods(
         """Make the whole chain in worker processes, wherever in the chain this method is called.
 
         Args:
-            options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
-                `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
+            options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or
+                an object with `num_workers`, `per_worker_buffer_size` and `enable_profiling` (see `observe` of
+                `DataLoader`).
             worker_init_fn: function that is called in each process before anything is unpickled, with the number of the
                 process, from 0, and the number of processes. It must not change the elements. Default: none.
             sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
@@ -255,8 +257,8 @@ class IterMethods(
         pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
 
         Args:
-            count: maximum number of elements that are ready (default 2). 0 makes each element when it is requested.
-                TypeError if it is not an int; ValueError if it is negative.
+            count: maximum number of elements that are ready (default 2). 0 changes nothing: without workers, each
+                element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -312,7 +314,8 @@ class IterMethods(
                 size, of one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together.
+            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together; or if the datasets
+                have different shard options.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
@@ -392,6 +395,6 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        TypeError if the stream is endless, or the number depends on the elements, e.g. after a filter.
+        TypeError if the stream is endless, joined, limited or repeated, or its elements decide, e.g. after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -43,8 +43,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
     An element is made only when it is requested. An index past the end is in the next epoch: shuffles have another
-    order there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
-    is None, and stays None in later methods.
+    order there, random maps draw other numbers, the rest repeats. Negative indices are in the epoch before the first.
+    An element that a filter dropped is None, and stays None in later methods; `zip` puts the None into its result.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
     are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
@@ -85,7 +85,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
 
         Raises:
-            IndexError: if an index is too large for 64 bits.
+            IndexError: if an index is too large for 64 bits, the dataset is empty, or an index of an endless mix is
+                negative.
+            TypeError: if the index is not a whole number, a slice, or a list of whole numbers.
 
         >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
         >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
@@ -185,7 +187,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def source(source: SourceLike) -> MapDataset[Any]:
-        """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays; TypeError for other data.
+        """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays.
+
+        Raises TypeError for other data, and ValueError for data without records.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -194,7 +198,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Make a dataset of the integers of Python's `range(start, stop, step)`, or of `range(start)` without `stop`.
+        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`; ValueError if it is empty.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -223,7 +227,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
         Args:
             datasets: datasets of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index, also past the end.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index; also for indices
+                past the end, if later epochs are read.
 
         Raises:
             IndexError: when an element is made, if the map returns the index of a dataset that does not exist.

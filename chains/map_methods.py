@@ -198,7 +198,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
                 that the source does not have.
-            ValueError: if the elements are not the records of one source, arranged by `shuffle` and
+            ValueError: if the elements are not the records of one source (or made of one record each, by
+                maps and filters that use neither the index nor random numbers), arranged by `shuffle` and
                 `repeat` only.
             EmptyStreamError: if no record is left.
 
@@ -220,6 +221,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Raises:
             TypeError: if `sl` is not a slice.
+            ValueError: if its step is 0.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])

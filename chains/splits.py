@@ -65,8 +65,9 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if shares do not sum to the whole, there are no records or no parts, a part would
-            be empty, `data` is endless, or there is not one label for each record.
+        ValueError: if shares do not sum to the whole or one is not above 0, there are no records or no
+            parts, a part would be empty, `data` is endless, `seed` is outside its range, or there is
+            not one label for each record.
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
@@ -106,8 +107,8 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if there are fewer records or groups than folds, `data` is endless, or there is
-            not one label for each record.
+        ValueError: if there are fewer records or groups than folds, `data` has no records or is
+            endless, `k` or `seed` is outside its range, or there is not one label for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]

@@ -237,7 +237,8 @@ def without(stream: Stream, omit: Any) -> Stream:
 
     Raises:
         TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.
-        ValueError: if the stream does not consist of the records of one source, in whole epochs.
+        ValueError: if the stream does not consist of the records of one source, or of one mix of map datasets, in whole
+            epochs.
         EmptyStreamError: if no record is left.
     """
     base = line_of(stream.tree)[-1]
@@ -282,7 +283,8 @@ def run_through(dataset: Any) -> Stream:
 def fingerprints_within(value: Any) -> Iterator[Any]:
     """Yield the fingerprints of the datasets in an object: the object itself, or items of lists and dicts in it.
 
-    Of a list longer than `MAX_ITEMS`, only the first items are searched, and its length is yielded.
+    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among them, the length of the
+    list is yielded last.
     """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
@@ -295,7 +297,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """Select a shard of each source; raise ValueError if the stream already has shard options."""
+    """Select a shard of each source; raise ValueError if a source already reads one of several shards."""
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:

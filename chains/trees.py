@@ -45,8 +45,8 @@ def named(tree: Tree, name: str) -> Tree:
 def over_epochs(tree: Tree, epochs: int | None) -> Tree:
     """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
 
-    A single source continues with its next epochs, each in its own order, if its order can change and it does not grow
-    during the run. Any other tree repeats the same elements.
+    A single source continues with its next epochs, each in its own order, if its order can change, it has records, and
+    it neither grows during the run nor can only be read in order. Any other tree repeats the same elements.
     """
     base = line_of(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:

@@ -139,6 +139,7 @@ class LoaderMethods(Remarks):
             ValueError: if there is no `Batch`, or none with that number, or several and `batch` is
                 None; or `batch_size` is below 1.
             TypeError: if `batch_size` or `batch` is not an integer.
+            EmptyStreamError: if there are too few records for a batch.
 
         >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
@@ -158,8 +159,8 @@ class LoaderMethods(Remarks):
         For a mix, a dict of such arrays by part. Reads no record.
 
         Raises:
-            TypeError: if an operation decides which records are in an element; or `step` is not an
-                int.
+            TypeError: if an operation or `on_error` decides which records are in an element; or `step` is
+                not an int.
             ValueError: if `step` is negative.
             IndexError: if the stream ends before the step.
 
@@ -172,19 +173,19 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler,
-        positions are searched one after another.
+        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler or a
+        `WeightedSampler`, positions are searched one after another; the first one with the record counts.
 
         Args:
             record_key: key of a record of the source.
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: if an operation decides which records are in an element; or an argument is not
-                an int.
-            ValueError: if `epoch` is negative, or the source has no record with this key.
-            LookupError: if another shard reads the record in this epoch (the message says which), or
-                no shard does.
+            TypeError: if an operation or `on_error` decides which records are in an element; an argument is
+                not an int; or the sampler is a `MixSampler`.
+            ValueError: if a number is negative, or the source has no record with this key.
+            LookupError: if another shard reads the record in this epoch, or no shard does, as after the
+                last epoch.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
@@ -215,18 +216,19 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        Each epoch has every record once, in its own order. Its last batch may be short, or is dropped with
-        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills the
-        last batch of an epoch with records of the next. Worker processes are started again, and
-        `max_errors` counts from 0, for each epoch.
+        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or is
+        dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
+        the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
+        counts from 0, for each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if the sampler has fewer epochs; or steps are skipped, whose numbers are the step numbers of
-                `iter(loader)`.
+            ValueError: if the sampler has fewer epochs; steps are skipped, whose numbers are the step numbers of
+                `iter(loader)`; or appended records are added during an epoch (`growth="now"`, and mixes).
+            EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
@@ -258,7 +260,7 @@ class DataLoader(LoaderMethods):
 
     The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
     `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` repeats the same shuffled epoch, and causes a warning.
+    `for batch in loader` repeats the same elements; if they are one random epoch, it causes a warning.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
@@ -308,8 +310,9 @@ class DataLoader(LoaderMethods):
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation, and the sampler has no seed.
-        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read.
+        SeedError: if there is a random operation, or `seed_globals=True`, and the sampler has no seed.
+        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read; or is a
+            function, and the source does not know the files of its records.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
@@ -357,7 +360,7 @@ def load(
         num_epochs: number of epochs. None (default): endless.
         shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
         seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process. Default: all of it.
+        shard_options: the part of the stream for this process. Default: all of it; with `sampler`, the sampler's own.
         transformations: operations before the batch.
         batch_size: number of elements in a batch. None (default): single elements.
         drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see `ShardOptions`.

@@ -96,7 +96,10 @@ class Epochs(Resumable, Generic[Kind]):
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
-        """Start the work for the current epoch now, in the background. Does nothing after the last epoch."""
+        """Start the work for the current epoch now, in the background. Does nothing after the last epoch.
+
+        Raises ClosedError after `close`.
+        """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
 
@@ -116,9 +119,9 @@ class Epochs(Resumable, Generic[Kind]):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: if `state` is not a state of epochs, or belongs to another pipeline (other
-                operations, or, if `strict`, another source or sampler). The position stays the
-                same.
+            CheckpointError: if `state` is not a state of epochs, or belongs to another shard or, if `strict`,
+                to another pipeline (source, sampler or operations); or if its position does not exist in
+                this pipeline. The position stays the same.
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
@@ -181,7 +184,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     Raises:
         TypeError: if `count` is not an integer.
         ValueError: if the sampler has fewer epochs; or appended records are added to the stream during an epoch
-            (`growth="now"`).
+            (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf

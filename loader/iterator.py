@@ -305,7 +305,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def _take_in(self, change: OrderChangedError) -> Elements:
         """Continue at the user's position in an order that has changed, and return the elements from there on.
 
-        `change` says which records were appended or omitted.
+        `change` says to which sources records were appended.
         """
         from .state.resume import resumed
 
@@ -348,6 +348,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 shards may reach a step at different positions, as after a `Filter`, or which grow.
             ValueError: if the step was delivered already; or a value is outside its range; or the change
                 would be inside a window of records, the rest of which cannot be made again.
+            RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 
         >>> import headrace

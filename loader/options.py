@@ -37,7 +37,7 @@ class ReadOptions:
         prefetch_buffer_size: maximum number of records that are read ahead or are being read
             (default 500); 0 for none. For asynchronous sources it also limits concurrent reads.
             Batches by budget are read whole, at least one by each thread. A number smaller than
-            `num_threads` leaves some threads idle, and causes a warning when the options are made.
+            `num_threads`, except 0, leaves some threads idle, and causes a warning when the options are made.
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
             whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
             that worker processes make ahead of your loop, but each worker may always have one. Until the first

@@ -65,7 +65,7 @@ class IteratorStats(Snapshot):
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except the single tasks and events, as plain values for JSON."""
+        """Return everything except single tasks, events and the times of a device feeder, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
         del plain["tasks"], plain["worker_events"], plain["feeding"]
         return plain

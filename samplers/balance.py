@@ -46,8 +46,8 @@ True: the cost of a record is its length. False: no balance. A function: it comp
 class Balance:
     """Divide the records of each global batch among the shards, with nearly equal costs.
 
-    A global batch contains the same records as without balance, and each shard gets equally many of
-    them. Each record is read once, also if the run resumes with another number of shards. Lengths
+    With `batches=1`, a global batch contains the same records as without balance, and each shard
+    gets equally many of them. Each record is read once, also if the run resumes with another number of shards. Lengths
     and costs take 16 bytes per record in memory; planning a batch takes about a millisecond.
     Lengths are not compared with the records: wrong lengths make the sums unequal, but lose no
     record.
@@ -210,7 +210,8 @@ class Balance:
         """Return the costs `int64[n]` of records, by their keys `int64[n]`.
 
         Raises:
-            LengthsError: if a key has no cost.
+            LengthsError: if a key is above all keys that have a cost. (In a mix, a lower key past the end of its
+                part has the cost 0.)
         """
         if self.rounds is not None:
             index, part = np.divmod(keys, len(self.rounds))
@@ -371,7 +372,7 @@ class Dealing:
 def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
     """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
 
-    Costs that are whole numbers below 2^40 are kept. Otherwise all costs are scaled by one power of
+    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one power of
     two and rounded.
     """
     most = float(costs.max(initial=0))

@@ -11,11 +11,12 @@ An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest
     a lane   | window | window |    each of about `window` blocks, whose records are permuted together
     a block  `block` neighbouring records; a permutation of all blocks of the epoch decides which ones
 
-So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`.
-The rest consists of the blocks that cannot be divided evenly over the lanes: the last block of the
-source, which may be smaller, and at least half a window of other blocks. It is one more window; in
-each epoch, it comes at another random point between the other windows. So records at the end of the source are
-not always at the end of an epoch.
+So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`,
+except in the rest, which all shards read.
+The rest consists of the blocks that are not divided over the lanes: the last block of the source,
+if it is smaller, and at least half a window of other blocks (all blocks, if the source is small). It is
+one more window; in each epoch, it comes at a random point between the other windows. So records at the
+end of the source are not always at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class BlockShuffle:
     """Shuffle blocks of neighbouring records (`IndexSampler(shuffle=…)`), for files in stores.
 
     Blocks are permuted; then the records of `window` blocks (a window) are shuffled together. A
-    reader must fetch and keep the `block * window` records of a window. Larger windows shuffle
+    reader must fetch and keep the records of a window, about `block * window`. Larger windows shuffle
     better (docs/shuffle.md).
 
     Args:
@@ -53,7 +54,8 @@ class BlockShuffle:
         window: number of blocks whose records are shuffled together; default 16, at least 2.
         lanes: number of shards that can each read blocks of their own; default 1. Use the number of
             processes of the largest run, or a multiple of it. If the number of shards divides
-            `lanes`, each process fetches only blocks that no other process fetches; otherwise a
+            `lanes`, each process fetches only blocks that no other process fetches, except the few
+            blocks that cannot be divided over the lanes (all, in a source of few blocks); otherwise a
             `DataLoader` on files in stores warns. Another value gives another order.
 
     Raises:
@@ -88,6 +90,8 @@ class BlockShuffle:
 
     def readers_of_a_block(self, shards: int) -> int:
         """Return how many of `shards` shards read records of the same block; 1 if `shards` divides `lanes`.
+
+        The blocks of the rest (see the module's docstring), which all shards read, are not considered.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]

@@ -18,7 +18,10 @@ NEAR = 2000
 """Sums count as equal if the largest exceeds the mean by at most one part in this number."""
 
 LOWEST = 4
-"""Number of sets with small sums that may exchange records with the set of the largest sum."""
+"""Number of sets with small sums that may exchange records with the set of the largest sum.
+
+If there are at most twice as many sets, all other sets may.
+"""
 
 
 # Rounds with the largest records matter most; later ones are dealt several at a time.

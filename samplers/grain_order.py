@@ -63,7 +63,7 @@ class GrainOrder:
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """Return the global position of a record in an epoch, or None if another shard reads the record.
+        """Return the global position of a record in an epoch, or None if this shard does not read the record.
 
         Args:
             key: the record.
@@ -189,10 +189,12 @@ def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 @lru_cache(maxsize=16)
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return Grain's permutation of `[0, max_index]` as a table, for fewer than 2^16 numbers; it uses a cipher of 16 bits.
+    """Return Grain's permutation of `[0, max_index]` as a table; it uses a cipher of 16 bits.
+
+    The table has an entry for each number, but 2^16 entries at most: for `max_index` 2^16, the last number has none.
 
     Args:
-        max_index: the largest number, below 2^16.
+        max_index: the largest number, at most 2^16.
         keys: keys of the cipher's rounds.
     """
     # All numbers walk at once, twice as far each time: `walk` is one step of the cipher, then two,

@@ -56,10 +56,11 @@ class IndexSampler(VectorSampler):
             division.
 
     Raises:
-        ValueError: if an argument is outside its range, or `shuffle` is given without `seed`.
-        TypeError: if a number is not an int, `shuffle` is neither a bool nor a `BlockShuffle`, or
-            `balance` is not a `Balance`.
-        LengthsError: if `balance` has fewer lengths than there are records.
+        ValueError: if an argument is outside its range, `shuffle` is given without `seed`, or
+            `algorithm="grain"` is combined with a `BlockShuffle`, a `balance` or more shards than records.
+        TypeError: if a number is not an int, `shuffle` is neither a bool nor a `BlockShuffle`,
+            `shard_options` has the wrong type, or `balance` is not a `Balance`.
+        LengthsError: if `balance` has fewer lengths than there are records, or lengths by part.
 
     >>> import numpy as np
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
@@ -219,7 +220,7 @@ class IndexSampler(VectorSampler):
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1).
 
-        With `algorithm="grain"`, return None for a record that another shard owns. Arguments are not
+        With `algorithm="grain"`, return None for a record that this shard does not read. Arguments are not
         checked.
 
         Args:
@@ -325,7 +326,8 @@ class SequentialSampler(IndexSampler):
 def index_order_of(fingerprint: Mapping[str, Any]) -> IndexSampler | None:
     """Return the `IndexSampler` that a saved fingerprint describes.
 
-    Return None if the fingerprint is damaged, or describes another kind of order.
+    Return None if the fingerprint is damaged, describes another kind of order, or has `algorithm="grain"`. A `balance`
+    in the fingerprint is left out.
     """
     if (
         fingerprint.get("kind") not in ("IndexSampler", "SequentialSampler")

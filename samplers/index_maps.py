@@ -267,7 +267,8 @@ class Slice(IndexMap):
     def of(cls, part: slice, below: int, length: int | None = None) -> Slice:
         """Return the map for a Python slice of a dataset.
 
-        A slice to the end of an endless dataset is endless.
+        A slice with a positive step to the end of an endless dataset is endless, unless it starts in the second half of
+        the indices, as a negative start does.
 
         Args:
             part: the slice.

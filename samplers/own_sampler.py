@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 
 class ScalarSampler(VectorSampler):
-    """A user's `Sampler` as a `VectorSampler`: it is called once for each position.
+    """A user's `Sampler` as a `VectorSampler`: its `record_keys` and its `seeds` call it once for each position.
 
-    If it returns generators (`rng`), one number is drawn from each; this number is the seed of
-    random operations at its position.
+    If it returns a generator (`rng`) for position 0, one number is drawn from the generator of each
+    position; this number is the seed of random operations there (0 at a position without a generator).
 
     Args:
-        sampler: the user's sampler; it is called once for position 0. Its `shard_options`, `fingerprint` and
-            length are used if it has them.
+        sampler: the user's sampler; it is called for position 0, and up to 63 times to find its length if it has no
+            `__len__`. Its `shard_options` and `fingerprint` are used if it has them.
 
     Raises:
-        TypeError: if a call does not return a `RecordMetadata` with a record key.
-        StopIterationError: if the first call raises StopIteration.
+        TypeError: if the call for position 0 does not return a `RecordMetadata` with a record key.
+        RecordKeyError: if the first record key is not an int, and the sampler has no `fingerprint`.
+        StopIterationError: if one of these calls raises StopIteration.
     """
 
     shard_options: ShardOptions
@@ -78,7 +79,7 @@ class ScalarSampler(VectorSampler):
         return OrderFacts(block_size=1)
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this order for a source. An epoch of an endless sampler then has at most `records` positions."""
+        """Return this order for a source. An epoch of an endless sampler then has `records` positions."""
         other = copy.copy(self)
         other.epoch_length = min(self._length, records) if self._length >= ENDLESS else self._length
         return other
@@ -171,8 +172,9 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     A sampler of headrace, or of a class derived from one, is returned as it is.
 
     Raises:
-        TypeError: if it is a class, a list or another collection, or has no `__getitem__`; or if
+        TypeError: if it is a class, a list, tuple, dict, text or array, or has no `__getitem__`; or if
             its first call does not return a `RecordMetadata` with a record key.
+        RecordKeyError: if its first record key is not an int, and it has no `fingerprint`.
         StopIterationError: if one of its first calls raises StopIteration.
     """
     if isinstance(sampler, type):

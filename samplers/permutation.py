@@ -5,7 +5,7 @@ In: places (indices within an epoch), the epoch of each, a seed. Out: the permut
 A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as
 many rows as columns. A round shifts every cell along one axis by a hash of its other coordinate;
 this is a bijection whatever the hash is. Six or more rounds, with alternating axes, make a balanced
-Feistel network over a mixed radix. The table is at most a row longer than `size`, so only few
+Feistel network over a mixed radix. The table has fewer than `rows` cells more than `size`, so only few
 places leave `[0, size)`; these are permuted again until they are back inside (cycle walking: Black
 and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even, because
 shifts along axes of odd length alone could only make even permutations.

@@ -76,12 +76,14 @@ class OrderFacts(NamedTuple):
         records: number of records of the source that the order covers; None: any number.
         parts: names of the parts of a mix; a record key of the part with index p of n is `i * n + p`. (): no mix.
         balance: the `Balance` that divides the records of each global batch among the shards; None: shards read in turn.
-        shuffle: True or a `BlockShuffle` if each epoch has a random order; else False.
+        shuffle: the argument `shuffle` of an `IndexSampler`: True or a `BlockShuffle` if each epoch has a random order.
+            False for all other orders, even random ones.
         shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
             "planned": the order is planned for a number of shards, and keeps a history of these numbers.
         same_records: True if all epochs have the same records.
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
-        can_change: True if records can be appended to the order, or omitted from it.
+        can_change: True if records can be appended to the order, or omitted from it, unless it has a `balance` or
+            each shard has an order of its own. False for a mix, whose parts decide.
         is_one_shuffle: True if `record_keys` only applies the function `permute` to the index of each position in its
             epoch.
     """
@@ -169,7 +171,8 @@ class VectorSampler:
     def of_equal_shards(self, total: int) -> int:
         """Return how many of `total` positions the shards read together.
 
-        With `drop_remainder`, this is the largest multiple of the number of shards up to `total`; else `total`.
+        With `drop_remainder`, this is the largest multiple of the number of shards up to `total`; else, or if `total`
+        is endless, `total`.
         """
         shards = self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
@@ -305,9 +308,10 @@ class VectorSampler:
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and this generation's first position.
+        """Return the source's generation (version of its files) at a position, and where the last change before began.
 
-        None if the order is of a source whose records never changed.
+        The second result is the first position of the last change at or before `position`; 0 if there is none. The
+        result is None if the order never changed and the number of its generation is 0.
         """
         return None
 

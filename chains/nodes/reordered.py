@@ -168,7 +168,8 @@ class LivingElements(Reordered):
             RecordKeyError: if it names a record that the source does not have.
             SourceError: if the file of keys cannot be read, or a function is given and the source does
                 not know the files of its records.
-            ValueError: if the elements are not the records of one source, in whole epochs.
+            ValueError: if the elements are not made one by one of the records of one source, in whole epochs, without
+                the index.
             EmptyStreamError: if no record is left.
         """
         if isinstance(node, LivingElements):

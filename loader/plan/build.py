@@ -54,13 +54,13 @@ def make_pipeline(
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
         growth: when records that are appended during a run are added to the order; None for the default of the source.
-        omit: records to omit; None for no record.
+        omit: records to omit, in addition to records that were deleted from the source; None for no others.
 
     Raises:
         TypeError: an argument has a wrong type, or a mix of sources has no `MixSampler`.
         ValueError: the arguments do not fit together.
-        RecordKeyError, SourceError: `omit` names a record that the source does not have, or a file
-            of keys cannot be read.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of keys cannot be
+            read; or `omit` is a function, and the source does not know the files of its records.
         LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
         SeedError: an operation is random, and the sampler has no seed.
         EmptyStreamError: there are too few records for a batch.
@@ -105,6 +105,11 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
         pipeline: the pipeline.
         batch_size: the new size.
         batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None: there is only one.
+
+    Raises:
+        TypeError: `batch_size` or `batch` is not an integer.
+        ValueError: there is no such `Batch`, or several and `batch` is None; or the size is out of range.
+        EmptyStreamError: there are too few records for a batch.
     """
     number = number_of_batch(pipeline.operations, batch)
     operations = list(pipeline.operations)

@@ -39,8 +39,8 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     Raises:
         ShardingError: an operation works on one shard only; or planned batches on several shards
             would skip records.
-        ValueError: an operation stacks batches of different shapes; or it packs records that are balanced among shards
-            by cost.
+        ValueError: an operation stacks batches of different shapes, or packs records that are balanced among shards
+            by cost; or a `balance` does not fit the batches and shards.
     """
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)

@@ -72,15 +72,15 @@ class Cursor(NamedTuple):
     """The place from which a pipeline, or a section of it that ends with some stage or join, continues.
 
     A leaf is a source with its sampler. A stage is a group of operations that run together in one task. They are
-    numbered
-    so that the inputs of each stage and join come directly before it (see `compile`). So the cursor of a section is the
-    cursors of its inputs, one after another, and then the value of its last stage or join.
+    numbered so that the inputs of each stage and join come directly before it (see `compile`). So the cursor of a
+    section is the cursors of its inputs, one after another, and then the value of its last stage or join.
 
     Attributes:
         positions: for each leaf, the local position of the first record that is still to be read.
         skips: for each stage, how many of the rows that it makes next were delivered already. All
             are 0, except while the rows made of one group of inputs are delivered.
-        notes: for each join, and each source without random access, its progress (a few integers).
+        notes: for each join, and each source without random access, its progress: a few integers, for such a source
+            also a text.
         unfinished: leftovers (unfinished work of shards of earlier runs). Their rows come before all others of
             their stages.
     """

@@ -25,7 +25,8 @@ from .leaf import Leaf
 class JoinPolicy:
     """Base of the rules that decide from which input of a join (mix, zip and others) the next row comes.
 
-    Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts the rows so far.
+    Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts the rows so far; but
+    see `RunThrough` for a source without random access.
 
     Attributes:
         kind: name of the rule in fingerprints.

@@ -170,9 +170,8 @@ class Leaf:
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places `int64[n]` at n local positions of this shard.
 
-        A place is a global position (counted over all shards) in the order before records are balanced by cost. A later
-        local
-        position has a higher place, except after a run on another number of shards.
+        A place is a global position (counted over all shards) in the order before records are balanced by cost. A
+        later local position has a higher place, except after a run on another number of shards.
         """
         if self.plans_batches:
             first: int = self.sampler.first_position  # type: ignore[attr-defined]
@@ -213,9 +212,8 @@ class Leaf:
     def by_part(self, keys: NDArray[np.int64]) -> Any:
         """Return record keys in the form that users see.
 
-        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the keys of their records;
-        else
-        the keys themselves.
+        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the keys of their
+        records; else the keys themselves.
         """
         return self.source_facts.records_of(keys)
 

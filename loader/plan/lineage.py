@@ -169,8 +169,8 @@ class ReshardHistory:
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
         """Return the history with other blocks, within which records are balanced among shards by cost.
 
-        The history is returned unchanged if the unread positions do not begin at the boundary of a block, or
-        a shard stopped in the middle of a record.
+        The history is returned unchanged if the unread positions do not begin at the boundary of a block, if
+        shards stopped at different positions, or if one stopped in the middle of a record.
 
         Args:
             blocks: the blocks; None if records are not balanced.

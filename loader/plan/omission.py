@@ -26,13 +26,14 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
         order: order of all records of the source.
         source: source of the records. It may state the keys of records that were deleted (`omitted_keys`).
         omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
-            dict of these by part. None for no record.
+            dict of these by part. None for no record other than deleted ones.
         growth: when records that are appended during a run are added to the order; None if they are not.
 
     Raises:
         TypeError: `omit` has a wrong type.
         RecordKeyError: it names a record that the source does not have.
-        SourceError: a file of keys cannot be read.
+        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not know the files of
+            its records.
         ValueError: records cannot be omitted from this order; `omit` names a part that the mix does
             not have; or `omit` is a function and records are appended during a run.
         EmptyStreamError: no record is left.
@@ -73,7 +74,8 @@ def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) ->
         TypeError: `omit` has a wrong type.
         ValueError: it names a part that the mix does not have.
         RecordKeyError: it names a record that the source does not have.
-        SourceError: a file of keys cannot be read.
+        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not know the files of
+            its records.
     """
     names = order.facts.parts
     if not names:

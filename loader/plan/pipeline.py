@@ -132,9 +132,8 @@ class Pipeline:
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a tag for each position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
 
-        If there are several leaves (sources with their samplers), a tag is `position * count + leaf`; if there is one,
-        it is
-        the position.
+        If there are several leaves (sources with their samplers), a tag is `position * count + leaf`; if there is
+        one, it is the position.
 
         Args:
             leaf: index into `every_leaf`.

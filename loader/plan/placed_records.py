@@ -61,7 +61,7 @@ class SampledRecords:
 
     Args:
         source: source of the records.
-        sampler: unsharded order, whose first epoch is used.
+        sampler: unsharded order. Places are indices in its first epoch; for packed rows, in all of its epochs.
         operations: operations before the batches.
     """
 

@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows in a task that reads rows: the inputs of one output, or `MIN_SPAN` rows if that is one row."""
+        """Number of rows in a task that reads rows: the inputs of one output; `MIN_SPAN` if no operation groups."""
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
@@ -157,9 +157,8 @@ def unit_of(operations: Sequence[Operation]) -> int:
 def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
     """Divide operations into lists, one for each stage (operations that run in one task).
 
-    There is at least one list, which may be empty. A new list begins with an operation that takes several elements, if
-    an
-    operation before it in the list may drop or add elements.
+    There is at least one list, which may be empty. A new list begins with an operation that takes several elements,
+    if an operation before it in the list may drop or add elements.
 
     Args:
         operations: the operations, in order.

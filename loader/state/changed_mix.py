@@ -48,7 +48,7 @@ def migrate_mix(
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: states of all shards of one run; or the state of a single shard, if all shards were at the same step.
+        states: states of all shards of one run, or of one shard. If the mix has changed, all shards' states are needed.
         strict: if True, the mix is not adapted. A later comparison of identities then raises if it has changed.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
             rows, to find the end of the window.
@@ -103,7 +103,10 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Return the name of a part whose own order differs between `mix` and the saved mix of the earlier run; "" if none does."""
+    """Return the text "part 'name'" for the first part whose own order differs from the saved mix of the earlier run.
+
+    Return "" if the order of no part differs.
+    """
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if told is not None and lasting_order(told) != lasting_order(now):
@@ -126,8 +129,9 @@ def _with_weights(
 
     Raises:
         CheckpointError: the weights have changed, and a state was saved between the elements made of one record, or
-            inside a window; states of some shards are missing; or a shard has already read more records than the
-            new weights give it.
+            inside a window, or inside a global batch that was divided among shards by cost; states of some shards
+            are missing; a shard must still read records of the earlier order; or a shard has already read more
+            records than the new weights give it.
     """
     known = states[0].identity
     saved = known.order

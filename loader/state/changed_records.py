@@ -259,6 +259,8 @@ def _counted(sampler: Any, source: Any, saved: Values) -> Values:
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
     """Return {GENERATION: number} for the generation in which a source had `records` records; {} if it is generation 0.
 
+    The result is {} also if the source has no generations, or none of them has this number of records.
+
     A generation is a version of the source's files. The result completes a state that was saved before the
     source grew.
     """

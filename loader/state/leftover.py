@@ -101,8 +101,7 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
     """Return True if a half delivered window of a state must be finished with the earlier order.
 
     That is so for a window of rows (results of earlier operations), and for a window that the end of the earlier order
-    cut
-    short. `length` is the number of positions of that order.
+    cut short. `length` is the number of positions of that order.
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
@@ -251,8 +250,7 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
     """Return a bool for each operation that takes several inputs: True if one of its batches or windows was delivered in part.
 
     The size of such an operation must not change, because elements would then be repeated or lost. The state's place
-    and
-    its leftovers (unfinished work of earlier shards) count.
+    and its leftovers (unfinished work of earlier shards) count.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]

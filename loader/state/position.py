@@ -91,7 +91,11 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position; the step, if `len()` is unknown."""
+        """Number of the elements counted by `len()` that come before this position.
+
+        Steps left out by `skip()` are included. The result is the step if steps may differ in their number of records,
+        or several streams are joined.
+        """
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def describe(self, worker_count: int) -> str:
@@ -230,18 +234,20 @@ class StreamPositionAPI(Resumable):
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
         After `set_states` with the states of another number of shards, only the elements that those shards did not
-        deliver are
-        counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because
+        deliver are counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because
         that depends on other processes.
 
         Raises:
-            TypeError: the stream is endless, or an operation decides how many elements there are.
+            TypeError: the stream is endless or joined, or an operation or `on_error` decides how many elements it has.
         """
         return self.here().len()
 
     @property
     def passed(self) -> int:
-        """Number of elements before the next one, out of those that `len()` counts; the step, if `len()` is unknown.
+        """Number of elements before the next one, out of those that `len()` counts.
+
+        Steps left out by `skip()` are included. The result is the `step` if steps may differ in their number of
+        records, or several streams are joined.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.
@@ -268,6 +274,8 @@ class StreamPositionAPI(Resumable):
     def epoch(self) -> int:
         """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
 
+        If several streams are joined, it is the epoch of the first source.
+
         >>> import headrace
         >>> iterator = iter(headrace.load(range(6), batch_size=3))
         >>> [(next(iterator).tolist(), iterator.epoch) for _ in range(3)]
@@ -277,12 +285,14 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the epoch, from 0, of the part's record that any shard delivered last.
+        """For each part (dataset) of a mix, the epoch, from 0, of its last record up to this shard's last record.
 
-        Between rows of one window of a `Pack`, it is the epoch of the window's first record.
+        Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch of the window's
+        first record. If several streams are joined, the dict has each of their sources.
 
         Raises:
-            AttributeError: the loader is not a mix. So `hasattr` is True for mixes only.
+            AttributeError: there is a single source that is not a mix. So `hasattr` is True only for mixes and other
+                joined streams.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
@@ -296,10 +306,13 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_records(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the number of its records delivered so far, in all runs and by all shards.
+        """For each part (dataset) of a mix, the number of its records up to the record that this shard delivered last.
+
+        Records of all runs and all shards count, in the order of the stream; other shards may have delivered more, or
+        less. If several streams are joined, the dict has each of their sources.
 
         Raises:
-            AttributeError: the loader is not a mix.
+            AttributeError: there is a single source that is not a mix.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(20)}
@@ -312,11 +325,12 @@ class StreamPositionAPI(Resumable):
         return self.here().part_records
 
     def last_records(self) -> Any:
-        """Return the keys `int64[records]` of the records in the element delivered last, each once, in the order of the stream.
+        """Return the keys `int64[records]` of the records in the element delivered last, in the order of the stream.
 
-        A key is the index of a record in its source. For joined datasets, the result is a dict of such arrays, by the
-        datasets' names or indices. Records that a filter dropped are not included. The keys are computed when this is
-        called, so it costs nothing while the loop runs.
+        A key is the index of a record in its source. A key comes as often as the sampler drew the record, even if
+        several rows were made of it. For a mix, the result is a dict of such arrays by part; for joined datasets, a
+        dict by the datasets' names (or, as texts, their indices). Records that a filter dropped are not included. The
+        keys are computed when this is called, so it costs nothing while the loop runs.
 
         Raises:
             ValueError: no element was delivered since the start or the last `set_state`.
@@ -331,16 +345,16 @@ class StreamPositionAPI(Resumable):
     def records_at(self, step: int) -> Any:
         """Return the keys `int64[records in the element]` of the records of a step that is still to come.
 
-        A key is the index of a record in its source. Unlike `DataLoader.records_at`, it is also right if the number of
-        shards
-        or the batch size has changed, or if steps are skipped.
+        A key is the index of a record in its source; for a mix, the result is a dict of such arrays by part. Unlike
+        `DataLoader.records_at`, it is also right if the number of shards or the batch size has changed, or if steps
+        are skipped.
 
         Args:
             step: number of the step, from 0; not less than the iterator's `step`.
 
         Raises:
-            TypeError: an operation decides which records are in an element; or `step` is not an
-                integer.
+            TypeError: streams are joined, or an operation or `on_error` decides which records are in an element; or
+                `step` is not an integer.
             IndexError: the step was already delivered or skipped, or the stream ends before it.
 
         >>> import headrace

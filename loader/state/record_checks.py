@@ -58,8 +58,7 @@ def changes_of(state: LoaderState) -> int:
     """Return a number that tells which of several shards has seen most changes of the run's orders: it has the largest.
 
     Shards of a run see the same changes in the same order, but some may be ahead. The result is the number of changes
-    in
-    the state, plus the numbers of the generations (versions of the source's files) with which its orders begin.
+    in the state, plus the numbers of the generations (versions of the source's files) with which its orders begin.
     """
     orders = state.identity.every_order
     changes = [order.get(HISTORY) for order in orders]
@@ -267,7 +266,8 @@ def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSa
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
     """Return the `places` of a state: for each source that omits records, the place in its order from which on nothing is read.
 
-    The result is a dict by the index of the source among all sources of the pipeline.
+    A mix that ends has a place also if the records of one of its parts have changed. The result is a dict by the index
+    of the source among all sources of the pipeline.
     """
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}

@@ -27,7 +27,8 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 class Ordered:
     """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
-    A block has the rows that one task returned. At most `executor.window(stage)` tasks are submitted at a time.
+    A block has the rows that one task returned. At most `executor.window(stage)` tasks are submitted at a time, or one
+    without `ahead`; more only while the parts of a divided task run.
 
     Args:
         requests: supply of the requests.

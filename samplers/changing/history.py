@@ -21,7 +21,7 @@ class OrderChange(NamedTuple):
         place: index of that position in the order that also counts omitted records.
         records: number of records of the source.
         joins: True if new records are read in the epoch that is being read at `position`; False:
-            from the next epoch on.
+            from the first epoch on that begins at `position` or later.
         omitted: text with the number and a digest of the omitted keys; "" if none is omitted.
         generation: number of the source's generation (version of its files), which grows when records are appended.
     """

@@ -21,7 +21,7 @@ from .stretches import OrderStretch, WholeOrder
 Int64s = NDArray[np.int64]
 
 _NARROW = 1 << 32
-"""Keys and places below this number take 4 bytes each, larger ones 8."""
+"""Keys (or places) take 4 bytes each if all of them are below this number, else 8 bytes each."""
 
 
 class OmittedKeys:

@@ -115,9 +115,9 @@ class ChangingSampler(VectorSampler):
         return self.history.changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and this generation's first position.
+        """Return the source's generation (version of its files) at a position, and where the last change before began.
 
-        None if the records of the source never changed.
+        The second result is 0 if there was no change. None if the order never changed and its generation is 0.
         """
         if not self.changes and not self.generation:
             return None
@@ -197,7 +197,10 @@ class ChangingSampler(VectorSampler):
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch; None if it is omitted, or was appended later."""
+        """Return the position of a record in an epoch; None if it is omitted, or was appended later.
+
+        Raises CheckpointError if the keys that were omitted at this position are unknown.
+        """
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
             return None
@@ -305,6 +308,7 @@ class ChangingSampler(VectorSampler):
 
         Raises:
             CheckpointError: if there are fewer records than before, or the place is unknown.
+            EmptyStreamError, ValueError: if all records are omitted, or the order of `sampler` cannot change.
         """
         last = self.history.last
         other = copy.copy(self)

@@ -8,7 +8,9 @@ whole epochs follow one another in a sampler's order. If records are added to an
 the rest of the epoch and the new records make a separate stretch:
 
     places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
-    stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew
+    stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew;
+                                                     with `BlockShuffle`: the rest in its order, then the new
+                                                     ones, shuffled in blocks
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 def saved_length(saved: Mapping[str, Any]) -> int:
     """Return the length (in positions) of an earlier run, computed from the saved fingerprint of its mix.
 
-    The number is too high if a part has a user's own sampler, whose length is unknown.
+    The number is too high if a part has a user's own sampler, and the sampler's fingerprint does not have its length.
 
     Raises:
         CheckpointError: if the fingerprint is damaged.

@@ -71,7 +71,7 @@ class MixLooks:
 
     @property
     def position(self) -> int | None:
-        """Position of the next check; None if no growing part will be drawn again."""
+        """Position of the next check; None if no growing part will begin another epoch or end."""
         ends = [end for end in self._ends.values() if end is not None]
         if self._every is not None and ends:
             ends.append(-(-self._begin // self._every) * self._every)

@@ -124,7 +124,8 @@ def check_lengths(parts: Mapping[str, VectorSampler], lengths: Mapping[str, int]
         lengths: number of records of each part of the source, by name.
 
     Raises:
-        ValueError: if the parts differ, or a part of the source has too few records (too many for a WeightedSampler).
+        ValueError: if the parts differ, or a part of the source has too few records; for a `WeightedSampler` or
+            `BalancedSampler`, if it has another number of records.
     """
     if set(lengths) != set(parts):
         raise ValueError(

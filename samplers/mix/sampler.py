@@ -37,13 +37,13 @@ class MixSampler(MixPast):
     """Mix several sources in one order, in proportion to weights.
 
     At every position, the number of records drawn from each part follows its weights, to within about one record.
-    Each part is read in its own order, with each of its records once per epoch. Pass the same parts as
-    `data_source` to `DataLoader`.
+    Each part is read in its own order, with each of its records once per epoch (unless its sampler draws by weight or
+    class). Pass the same parts as `data_source` to `DataLoader`.
 
     Args:
         parts: a dict by name, or a list (names "0", "1", …), with one entry per part: its source, or its number of
-            records, for an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and number of
-            epochs of its own.
+            records, for an order that `shuffle` and `seed` decide; or a sampler such as `IndexSampler`, for an order
+            and number of epochs of its own.
         weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0 is not drawn. Or
             a schedule, `[(0, {…}), (10_000, {…})]`: pairs of a first step and the weights from it on. None
             (default): equal weights. The order of the parts in a dict has no effect.
@@ -55,7 +55,7 @@ class MixSampler(MixPast):
         max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
             name, or a list with None for parts without a limit. The other parts then get its positions, in proportion to
             their weights; if no part with a weight above 0 is left, the mix ends. None (default): no limits.
-        ramp: True changes the weights of a schedule linearly from one stage to the next, in 32 small steps.
+        ramp: True changes the weights of a schedule linearly from one stage to the next, in up to 32 steps.
         records_per_step: number of records in a step of the schedule: 1 (default) counts records; pass the global
             batch size to count batches.
         shard_options: the shard of this process; None (default): no sharding.
@@ -63,7 +63,7 @@ class MixSampler(MixPast):
 
     Raises:
         TypeError: if an argument has the wrong type.
-        LengthsError: if `balance` has fewer lengths than a part has records.
+        LengthsError: if `balance` has fewer lengths than a part has records, or is not given by part.
         ValueError: if an argument is outside its range, or the weights are not for these parts.
 
     >>> from headrace import DataLoader, MixSampler
@@ -279,7 +279,10 @@ class MixSampler(MixPast):
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position."""
+        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position.
+
+        The record at the position counts. The epoch of a part of which nothing was drawn is 0.
+        """
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
@@ -305,6 +308,7 @@ class MixSampler(MixPast):
             lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: if the parts differ, or a part of the source has too few records (too many for a WeightedSampler).
+            ValueError: if the parts differ, or a part of the source has too few records; for a `WeightedSampler` or
+                `BalancedSampler`, if it has another number of records.
         """
         check_lengths(self._parts, lengths)

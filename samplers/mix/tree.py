@@ -3,9 +3,9 @@
 In: weights. Out: a tree for which the counts of parts stay close to their shares.
 
 Each node divides its visits between two sides by rounding. The count of a part differs from its
-share by at most `deviation`: half of the sum, over the nodes on the path to the part, of the part's
-weight divided by the node's weight. So parts of similar weight should be neighbours, and heavy
-parts should be near the root.
+share by at most `deviation`: half of the sum, over the nodes on the path from the root (excluded) to
+the part (included), of the part's weight divided by the node's weight. So parts of similar weight
+should be neighbours, and heavy parts should be near the root.
 """
 # To find the best tree is slow. To join repeatedly the two subtrees that bear most nodes above
 # themselves, as Huffman codes are made, comes near.
@@ -85,7 +85,7 @@ def _weighed(tree: Tree, weights: Mapping[int, int]) -> Weighed:
 
 
 def _above(tree: Weighed, above: float) -> Iterator[tuple[int, float]]:
-    """Yield the weight of each part, and the sum of `1 / weight` over the nodes on its path, except the root.
+    """Yield the weight of each part, and the sum of `1 / weight` over its path, without the root, with the part.
 
     Args:
         tree: a subtree.

@@ -82,7 +82,7 @@ def _hand_on(
     Args:
         thresholds: threshold of each column; changed in place.
         aliases: alias of each column; changed in place.
-        heavy: the records with more weight than one column, ascending.
+        heavy: the records with at least the weight of one column, ascending.
         spare: running sum of the weight that each heavy record has beyond one column.
         lacking: running sum of the weight that each other record lacks to fill one column.
         one: weight of a column.

@@ -32,12 +32,13 @@ _MOST_CHANGES = 64
 
 
 class WeightedSampler(DrawnRecords):
-    """Draw records in proportion to weights; O(1) time for any position.
+    """Draw records in proportion to weights; O(1) time for any position, with replacement.
 
     The order is the same for any number of workers and shards. With replacement, each position
     draws a record independently: record i with probability `weights[i] / sum(weights)`. Without
     replacement, each epoch draws records one after another among the records not yet drawn, so that
-    each record comes at most once per epoch.
+    each record comes at most once per epoch; the order of a whole epoch is computed when a position
+    of it is first needed.
 
     Memory: with replacement 12 bytes per record; without 8, and 8 more for the orders of two
     epochs. The worker processes of a machine share it.

@@ -116,7 +116,7 @@ def split_keys(
 
 
 def random_order(seed: int, count: int) -> Int64s:
-    """Return all numbers below `count`, `int64[count]`, in a random order that depends on `seed` only."""
+    """Return all numbers below `count`, `int64[count]`, in a random order that `seed` and `count` alone decide."""
     return _shuffled(seed, count, _STREAM_OF_RECORDS)
 
 

@@ -61,8 +61,7 @@ class BudgetOrder(VectorSampler):
         seed: seed of random operations after the batches.
         shard_options: shard of this run.
         layers: what earlier runs read of the current window: a pair (number of the window, its first position), then
-            for
-            each run the step that each shard reached. Empty if this run began at the beginning.
+            for each run the step that each shard reached. Empty if this run began at the beginning.
         epoch: the only epoch that is read; None for all.
         former: earlier plans, with the windows to which they apply, if the plan was changed in earlier runs.
     """

@@ -43,7 +43,8 @@ def planned_batches(
 
     Raises:
         ValueError: the sampler also has a balance (records divided among shards by cost).
-        LengthsError: `lengths=` do not fit the records that are batched, or a record is too long.
+        LengthsError: `lengths=` do not fit the records that are batched, a record is too long, or there are too many
+            records to plan.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
     if number is None:

@@ -83,8 +83,7 @@ class Plans:
         Args:
             key: key of the batch.
             at_least: smallest number of places. A batch with fewer records gets further places of its window (records
-                whose
-                batches are planned together), because an empty batch needs the structure of a record.
+                whose batches are planned together), because an empty batch needs the structure of a record.
         """
         window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
         windows = self.at(window)

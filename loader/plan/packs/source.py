@@ -2,8 +2,8 @@
 
 The documents are the records of another source.
 
-In: indices of rows. Out: the rows at these indices. All documents of these rows are read in one call, and each
-document is read once.
+In: indices of rows. Out: the rows at these indices. All documents of the rows of a call are read in one call, and each
+of them once; a document that is divided among several rows may be read again in another call.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def records_at(pipeline: Pipeline, step: int) -> Any:
     For a mix, a dict of keys by part of the mix.
 
     Raises:
-        TypeError: an operation decides which records are in an element; or `step` is not an
+        TypeError: an operation, a join or `on_error` decides which records are in an element; or `step` is not an
             integer.
         ValueError: `step` is negative.
         IndexError: the stream ends before the step.
@@ -82,7 +82,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
         skipped: steps that are skipped.
 
     Raises:
-        TypeError: an operation decides which records are in an element.
+        TypeError: an operation, a join or `on_error` decides which records are in an element.
         IndexError: the stream ends before the step.
     """
     leaf, stage = _aligned(pipeline, "records_at")
@@ -140,10 +140,10 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
         epoch: number of the epoch, from 0.
 
     Raises:
-        TypeError: an operation decides which records are in an element; or a number is not an
-            integer.
-        ValueError: a number is out of range.
-        LookupError: another shard reads the record in this epoch, or none does.
+        TypeError: an operation, a join or `on_error` decides which records are in an element; a number is not an
+            integer; or the order is a mix.
+        ValueError: a number is out of range. (For planned batches, a key above all keys raises LookupError.)
+        LookupError: another shard reads the record in this epoch, or none does; or the stream ends before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
@@ -220,7 +220,7 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
         name: name of the caller, for the error message.
 
     Raises:
-        TypeError: an operation decides which records are in an element.
+        TypeError: an operation, a join or `on_error` decides which records are in an element.
     """
     if not pipeline.aligned:
         raise TypeError(

@@ -93,8 +93,7 @@ class SkippedSteps:
     """The steps that a run skips.
 
     When the number of shards changes, skipped steps are removed from the order. They then have no positions any more,
-    and
-    are called absorbed.
+    and are called absorbed.
 
     Attributes:
         steps: ranges of all skipped steps, absorbed or not.
