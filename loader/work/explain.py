@@ -88,9 +88,10 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`", and without this package's frames in its traceback.
+    """Return an exception with a note "`who` failed `where`". Its traceback begins with the first frame not of this package.
 
-    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead.
+    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead; also for the
+    RuntimeError that Python raises in its place if a generator raised it.
 
     Args:
         error: the exception.
@@ -177,8 +178,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     """Return the result of a task that is not tried any more, because workers ended during it too often.
 
     The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its failure; or, if
-    `on_error`
-    skips the records, a text about them in its `skipped`.
+    `on_error` skips the records, a text about them in its `skipped`.
 
     Args:
         task: the task.
@@ -267,5 +267,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package, not code of the user or of other packages."""
+    """Return True if a frame runs code of this package, not code of the user, of other packages, or of a source here."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -138,7 +138,7 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of rows `[start, stop)`."""
+        """Return the origins of rows `[start, stop)`, without `open` and `packed_rows`."""
         return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
