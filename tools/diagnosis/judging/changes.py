@@ -52,8 +52,7 @@ def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
     """Return the changes that are worth making after a measurement with this finding.
 
     The first one is the remedy for the finding (it has a `cure`), if there is a remedy. The others follow, the most
-    helpful
-    first.
+    helpful first.
     """
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]
