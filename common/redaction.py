@@ -46,7 +46,10 @@ _SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide
 
 
 def redacted(text: str) -> str:
-    """Return the text with credentials in URLs replaced by `***`, and every value of over 24 characters of a parameter.
+    """Return the text with credentials in URLs replaced by `***`.
+
+    Parameter values of over 24 characters are replaced, too, whatever their name is.
+
     >>> redacted("s3://AK:SECRET@bucket/a.parquet"), redacted("https://host/a.npy?id=7&api_key=SECRET")
     ('s3://***@bucket/a.parquet', 'https://host/a.npy?id=7&api_key=***')
     >>> redacted("hf://datasets/me/data@main/a.parquet")

@@ -78,6 +78,7 @@ class DeviceLoader(FeederOptions):
         """Return the length of the source, i.e. its number of batches in this process.
 
         On several hosts, `on_uneven="drop"` may end the stream earlier, and "pad" may make it longer.
+
         Raises:
             TypeError: the source has no length.
         """

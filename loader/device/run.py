@@ -208,7 +208,7 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """Stop all runs of feeders when the interpreter ends. Wait for transfers, and up to a second for each reader thread."""
+    """Stop all runs of feeders when the interpreter ends; wait for transfers, and up to a second for each reader."""
     runs = _all_runs()
     for run in runs:
         run.abandon()

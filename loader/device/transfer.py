@@ -192,7 +192,7 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """Transfer a batch. Return it on its devices, and the mask; None without `on_uneven="pad"` or an array with an axis.
+        """Transfer a batch. Return it on its devices, and the mask (None without `on_uneven="pad"` or without rows).
 
         Args:
             prepared: the batch.

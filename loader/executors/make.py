@@ -120,7 +120,7 @@ def _are_in_memory(columns: Any) -> bool:
 
 
 def _owns_memory(column: Any) -> bool:
-    """Return True if NumPy or a `bytes` object of this process has the data of an array, or of the array it is a view of.
+    """Return True if the data of an array are in memory that NumPy or a `bytes` object of this process owns.
 
     False for a mapped file, and for memory that another library has allocated.
     """

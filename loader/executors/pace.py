@@ -148,6 +148,7 @@ class Pace:
         """Return True if a task cannot change the length of the next tasks, because they already have the largest length.
 
         The bytes of the task's rows are not considered.
+
         Args:
             stage: index of the stage (operations that run in one task).
             seconds: seconds that the task took.
@@ -264,6 +265,7 @@ class Budget:
         """Return how many tasks of a stage may be running, or done but not received, at a time; at least 1.
 
         Unlimited until the size of a task's rows is known.
+
         Args:
             stage: index of the stage (operations that run in one task).
             inputs: number of inputs of the next tasks, which may be larger than those done so far.

@@ -222,7 +222,7 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: the number of workers for which the cluster has room. It comes at every check, also if nothing has changed.
+    """Event: the number of workers for which the cluster has room. It comes at every check, also if it has not changed.
 
     If the number has changed, the loop starts workers, or kills surplus ones.
 

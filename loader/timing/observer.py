@@ -213,6 +213,7 @@ class Observer:
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
         """Return counts and times of all stages (operations that run in one task each) that have a timed task.
+
         Args:
             names: names and facts of each stage.
             **more: further fields of `Snapshot`.

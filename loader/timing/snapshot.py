@@ -175,8 +175,8 @@ class Snapshot:
     def since(self, before: Snapshot) -> Snapshot:
         """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset the counts in between.
 
-        Only `steps`, `elapsed`, `waited`, `records` and `nbytes` are counted from the earlier snapshot. All other fields,
-        such as `stages` and `skipped`, are those of this snapshot.
+        Only `steps`, `elapsed`, `waited`, `records` and `nbytes` are counted from the earlier snapshot. All other
+        fields, such as `stages` and `skipped`, are those of this snapshot.
         """
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)

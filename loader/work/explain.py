@@ -88,7 +88,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`". Its traceback begins with the first frame not of this package.
+    """Return an exception with a note "`who` failed `where`". Its traceback begins after the first frames of this package.
 
     For a StopIteration, which would silently end the stream, a StopIterationError is returned instead; also for the
     RuntimeError that Python raises in its place if a generator raised it.
@@ -267,5 +267,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package, not code of the user, of other packages, or of a source here."""
+    """Return True if a frame runs code of this package. False for its sources, except asynchronous ones."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

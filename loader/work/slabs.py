@@ -23,9 +23,9 @@ from ...operations.protocol import ArraySpec
 
 # Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""The large arrays of a batch are put on a slab (a reusable piece of memory) if they have this number of bytes together.
+"""Large arrays of a batch are put on a slab (a reusable piece of memory) if they have this number of bytes or more.
 
-So are the small arrays, such as labels. Otherwise they are plain arrays.
+The bytes of all of them count. The same is true of the small arrays, such as labels. Otherwise they are plain arrays.
 """
 
 # Chosen: `next()` then has to make fewer leases.

@@ -106,8 +106,8 @@ class SourceInUse:
         whole_batches: True if one call reads all records of a batch.
         sampler: seconds in which the sampler finds one key; 0 if unknown.
         random: seconds to read a record in the sampler's order; 0 if unknown.
-        processor: seconds of a processor to read a record, from a second read of some records, but no more than the loop
-            can have spent; 0 if unknown.
+        processor: seconds of a processor to read a record, from a second read of some records, but no more than the
+            loop can have spent; 0 if unknown.
         consecutive: seconds to read a record together with its neighbours; 0 if unknown.
         at_work: share of the reading time in which the processor worked; otherwise it waited for a
             disk or network.
@@ -272,7 +272,7 @@ class Measured:
 
     @property
     def hand_over(self) -> float:
-        """Seconds in `next` after the workers had finished a batch: the time to receive it. With a feeder: its hand-over."""
+        """Seconds in `next` after the workers had finished a batch, to receive it; with a feeder, its `hand_over`."""
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

@@ -144,8 +144,8 @@ class Work:
     def dropped(self) -> Dropped | None:
         """Return which records a filter drops, and the work that was done for them before; None if there is no filter.
 
-        Only the stage that reads records is considered. The result is also None if it has an operation that makes more or
-        fewer elements in another way, such as a `Batch`.
+        Only the first stage that reads records is considered. The result is also None if it has an operation that makes
+        more or fewer elements in another way.
         """
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         operations = self.pipeline.stages[stats.number].operations if stats else ()
