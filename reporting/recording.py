@@ -22,7 +22,7 @@ SECONDS = 0.1  # between two samples, at the beginning; a sample takes about a m
 
 MEMORY_SHARE = 0.01
 """Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
-MOST = 600  # largest number of samples; above it, every second is dropped; sampling is then half as frequent as at first
+MOST = 600  # largest number of samples; above it, every second one is dropped, and samples are taken every 0.2 s
 
 
 class Sample(NamedTuple):

@@ -98,8 +98,8 @@ class WorkerStats:
         starved: share in which they had no task, because your process already had as many results in advance as it
             wanted.
         hand_over: share in which a task was on its way to them.
-        started: worker processes started since the beginning.
-        ended: number of these that ended by themselves or were killed.
+        started: worker processes started since the loop's start or the last `set_state`.
+        ended: number of worker processes that ended by themselves or were killed since then.
         slab_bytes: bytes of memory that they share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
     """
@@ -173,7 +173,7 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset the counts in between.
+        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
 
         Only `steps`, `elapsed`, `waited`, `records` and `nbytes` are counted from the earlier snapshot. All other
         fields, such as `stages` and `skipped`, are those of this snapshot.

@@ -1,7 +1,7 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
 In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with
-only the user's frames in its traceback; or, for a task during which workers ended, a block (the rows of one
+a traceback that begins with the user's first frame; or, for a task during which workers ended, a block (the rows of one
 task) with the failure. Nothing is computed before a failure.
 """
 
@@ -88,7 +88,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`". Its traceback begins after the first frames of this package.
+    """Return an exception with a note "`who` failed `where`". Its traceback begins with the user's first frame.
 
     For a StopIteration, which would silently end the stream, a StopIterationError is returned instead; also for the
     RuntimeError that Python raises in its place if a generator raised it.

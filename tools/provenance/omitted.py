@@ -108,9 +108,9 @@ def find_omitted(
 ) -> OmittedSearch:
     """Check whether a record that should be omitted was read or will be read, from a step on.
 
-    It checks each position of the order from that step to the checkpoint, and as many further ones as two epochs have,
-    or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about 0.1 s per million
-    positions. A record that an operation drops counts as read.
+    It checks each position of the order from that step to the checkpoint (if that is later), and as many further ones
+    as two epochs have, or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about
+    0.1 s per million positions. A record that an operation drops counts as read.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an

@@ -44,7 +44,7 @@ MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""A measurement lasts until this number of tasks is done, but no longer than this number of seconds."""
+"""After `MEASUREMENT_SECONDS`, a measurement lasts until this number of tasks is done, or these seconds are over."""
 
 POLL_SECONDS = 0.05
 """Seconds between two checks of something that is not ready yet."""

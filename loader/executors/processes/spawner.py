@@ -65,6 +65,7 @@ class Payload:
 
         Raises:
             PicklingError: a part of the value cannot be pickled. The message names it.
+            OSError: there is no memory or no descriptor left.
         """
         stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
