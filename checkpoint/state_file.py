@@ -70,7 +70,7 @@ class StateFile:
             TypeError: `iterator` has no state; it may be a loader instead of its iterator.
             ClosedError: this object was closed.
             CheckpointError: another file has replaced this one. This is checked at every 64th
-                call.
+                call if this file was deleted; for a state of more than 4,096 bytes, at every call.
             OSError: the file system reports an error.
         """
         if self._closed:

@@ -125,11 +125,11 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
         whose: text with which error messages begin.
 
     Returns:
-        `int64[count]`, read-only: the array itself if it already has this form, else a copy.
+        `int64[count]`, read-only: a view of the array if it is `int64`, else a copy.
 
     Raises:
         TypeError: if the lengths are not numbers.
-        LengthsError: if there are not `count` lengths, or a length is negative, NaN or not whole.
+        LengthsError: if there are not `count` lengths, or a length is not a whole number in `[0, 2^62)`.
 
     >>> as_lengths([3, 5], 2)
     array([3, 5])
@@ -190,8 +190,8 @@ def as_length(length: Any, record: int) -> int:
 def length_of_field(content: Any, name: str, record: int) -> int:
     """Return the length of a field of a record.
 
-    The length of an array or list is its number of items; of text, its number of bytes in UTF-8; of
-    None, 0. If the field is a number, this number is the length.
+    The length of an array or list is its number of items, along the first axis; of text, its number of
+    bytes in UTF-8; of bytes, their number; of None, 0. If the field is a number, this number is the length.
 
     Args:
         content: the record: a dict, a named tuple or a dataclass.

@@ -48,6 +48,8 @@ _SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide
 def redacted(text: str) -> str:
     """Return the text with credentials in URLs replaced by `***`.
 
+    Parameter values of over 24 characters are replaced, too, whatever their name is.
+
     >>> redacted("s3://AK:SECRET@bucket/a.parquet"), redacted("https://host/a.npy?id=7&api_key=SECRET")
     ('s3://***@bucket/a.parquet', 'https://host/a.npy?id=7&api_key=***')
     >>> redacted("hf://datasets/me/data@main/a.parquet")
@@ -63,7 +65,8 @@ def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
 
     Args:
         text: the message.
-        options: pairs of an option's name and its value; values of secret options are hidden as well.
+        options: pairs of an option's name and its value; values of secret options are hidden as well, if they have at
+            least 4 characters.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'

@@ -62,16 +62,16 @@ def can_fork() -> bool:
 def anonymous_file(name: str, size: int) -> int:
     """Create a file of `size` bytes without a name, and return its descriptor.
 
-    The file is in memory if the system has such files and enough memory. Its space is reserved, so
-    that writing to a mapping of the file cannot end the process. The file disappears with its last
-    descriptor and mapping.
+    The file is in memory if the system has such files and enough memory. If `is_portable()`, and if the
+    file system can reserve space, its space is reserved, so that writing to a mapping of the file cannot
+    end the process. The file disappears with its last descriptor and mapping.
 
     Args:
         name: text that tools show which list open files.
         size: number of bytes.
 
     Raises:
-        OSError: if there is not enough space, or no free descriptor.
+        OSError: if there is not enough space to reserve, or no free descriptor.
     """
     if not is_portable():
         return _sized(os.memfd_create(name), size)

@@ -42,7 +42,8 @@ class MixPart(NamedTuple):
 
     Attributes:
         name: name of the part.
-        records: number of its records that were delivered.
+        records: number of its records that were delivered, in all runs and shards. If datasets are mixed before they
+            are shuffled or packed: among this shard's last 1,000 positions, each record once in an epoch.
         epoch: epoch of the part, from 0; None if unknown.
     """
 

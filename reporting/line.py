@@ -28,8 +28,7 @@ def progress(
 
     Args:
         iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is called. Other iterators
-            get a
-            line with fewer values.
+            get a line with fewer values.
         description: text before the line. None (default): no text.
         disable: True: no line. None (default): a line in terminals and notebooks. False: always a line.
         file: file to which the line is written. None (default): standard error.

@@ -21,7 +21,7 @@ def without_line(loop: Any) -> Any:
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:
-    """Return the `DataLoader`'s iterator that makes a loop's elements; None if the loop does not come from headrace."""
+    """Return the `DataLoader`'s iterator that makes a loop's elements; None if another iterator makes them."""
     found = getattr(loop, "host_iterator", None)
     return found if isinstance(found, DataLoaderIterator) else None
 

@@ -32,14 +32,12 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
     """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
 
     Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label
-    `loop` is
-    "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
+    `loop` is "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
 
     Args:
         port: port to listen on. 0: any free port; the result's `port` is its number.
         loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may
-            have
-            begun already.
+            have begun already.
         address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
             "0.0.0.0": everybody who can reach the machine can connect.
 
@@ -47,8 +45,9 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
         A server on a thread. It runs until it is closed or the process ends.
 
     Raises:
-        PortError: the port is in use or not permitted.
-        TypeError: one of `loops` is not a loop of headrace.
+        PortError: the port is in use or not permitted, or the address is not of this machine.
+        TypeError: one of `loops` is not a loop of headrace, or `port` is not an integer.
+        ValueError: `port` is not in [0, 65535].
         MissingExtraError: prometheus_client is not installed.
 
     >>> import headrace, urllib.request

@@ -21,11 +21,9 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
     """Write a timeline of the last tasks of a loop to a file for https://ui.perfetto.dev.
 
     A task is a number of elements that one worker makes at a time. The timeline has a track for your loop, for each
-    worker and
-    for each thread of a device feeder. They show each task, wait and transfer of the last 2,000 tasks, and arrows from
-    the
-    reading of records to the batch that is made of them. The file has trace events in JSON, which `chrome://tracing`
-    opens, too.
+    worker and for each thread of a device feeder. They show the last 2,000 tasks that were timed and the waits for
+    them, the last 1,000 steps of a feeder, and arrows from the reading of records to the batch that is made of them.
+    The file has trace events in JSON, which `chrome://tracing` opens, too.
 
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.

@@ -22,7 +22,7 @@ SECONDS = 0.1  # between two samples, at the beginning; a sample takes about a m
 
 MEMORY_SHARE = 0.01
 """Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
-MOST = 600  # largest number of samples; above it, every second one is dropped, and sampling is half as frequent
+MOST = 600  # largest number of samples; above it, every second one is dropped, and samples are taken every 0.2 s
 
 
 class Sample(NamedTuple):
@@ -71,7 +71,7 @@ class Recording:
 
 
 def _in_words(loop: Any) -> str:
-    """Return a sentence with a loop's number of steps, data and workers; "" if the loop does not come from headrace."""
+    """Return a sentence with a loop's number of steps, data and workers; "" if it has no `DataLoader`'s iterator."""
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""

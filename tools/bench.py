@@ -1,8 +1,9 @@
 """The command `headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
 
-The verdict goes to standard output. Output of the program itself is dropped. With a name, batches
-are taken from that loader. Without a name, the program runs as in a shell, with its own steps,
-until enough of them were measured. Then it is interrupted as by Ctrl-C.
+The verdict goes to standard output. Output of the program itself is dropped, unless `--show-output`
+is given. With a name, batches are taken from that loader. Without a name, the program runs as in a
+shell, with its own steps, until enough of them were measured or its time is over. Then it is
+interrupted as by Ctrl-C.
 """
 
 from __future__ import annotations

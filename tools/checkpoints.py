@@ -231,7 +231,7 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Return the epoch of a shard's next record, and how far it is through the epoch, as text such as "2 (at 31.5 %)"."""
+    """Return the epoch of a shard's next record, and how far it is through the epoch: "2 (at 31.5 %)"; or "unknown"."""
     sampler = state.identity.order
     records = sampler.get("records") or sampler.get("length")
     if type(records) is not int or not 0 < records < ENDLESS:

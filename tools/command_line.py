@@ -1,7 +1,7 @@
 """The command `headrace` with its subcommands, and `--version`.
 
-Results go to standard output. The exit status is 0; for `diff` and `verify` 1 if there are differences, for `find` 1 if
-something was found; 2 for errors; 130 after Ctrl-C.
+Results go to standard output. The exit status is 0; for `diff`, `checkpoint diff`, `verify` and `demo` 1 if there are
+differences, for `find` 1 if something was found; 1 if nobody reads the output any more; 2 for errors; 130 after Ctrl-C.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Plan:
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON: the fields, the sentence, and a step's time for each number of nodes."""
+        """Return everything as plain values for JSON: the fields, the sentence, and a step's time for up to 8 nodes."""
         keys = ("nodes", "workers", "seconds", "share_waited")
         return {
             "sentence": self.sentence,
@@ -140,7 +140,7 @@ class Plan:
         return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
-        """Yield (nodes, workers, seconds of a step, share of waiting) for each number of nodes up to that of the plan.
+        """Yield (nodes, workers, seconds of a step, share of waiting) for 0 to 8 nodes, but no more than in the plan.
 
         There are as many workers as keep the cores busy, but no more than in the plan.
         """

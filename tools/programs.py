@@ -206,6 +206,8 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 def program_errors(path: Path) -> Iterator[None]:
     """Return a context in which an exception of the program at `path` becomes an error that names the program's line.
 
+    If the program exits with status 0, the context ends without an error.
+
     Raises:
         ProgramError: the program raised an exception, or exited with a status other than 0.
     """

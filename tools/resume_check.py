@@ -41,7 +41,7 @@ class ResumeReport:
     """What `check_resume` compared and found equal.
 
     Attributes:
-        steps: number of elements of the stream.
+        steps: number of elements that were compared; fewer than were asked for if the stream ended.
         resumed: number of times that the stream was resumed.
         worker_counts: numbers of workers with which the stream was run and resumed.
     """
@@ -57,9 +57,9 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     The first `steps` elements are made once, a second time with the same operations, and then with each
     of `worker_counts`. The stream is then resumed many times, and two elements are compared each
     time: without workers at every step; with workers at four steps, because workers take time to
-    start. All runs but the first two use fresh copies of the operations, made by cloudpickle, as a
-    restarted program does. So the check finds state that operations keep between calls. The same
-    records are read several times. Checksums are stored, not batches.
+    start. All runs but the first two use fresh copies of the operations, made by cloudpickle (if it can
+    copy them), as a restarted program does. So the check finds state that operations keep between calls.
+    The same records are read several times. Checksums are stored, not batches.
 
     Args:
         loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` is not

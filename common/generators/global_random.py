@@ -2,9 +2,10 @@
 
 These are the generators of NumPy and `random`, and torch's if torch is loaded.
 
-A worker gives them new seeds when it starts, since it may be a copy of another process. For each element
-they are seeded by the element's position, so that an operation that uses them gives the same result
-on any worker. Operations that use the generator of `RandomMapTransform` do not need this.
+A worker process gives them new seeds when it starts, since it may be a copy of another process. With
+`seed_globals=True`, they are seeded for each element by the element's position, so that an operation that
+uses them gives the same result on any worker. Operations that use the generator of `RandomMapTransform`
+do not need this.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def states() -> tuple[Any, ...]:
 def restoring_global_generators() -> Iterator[None]:
     """Context manager that restores the global generators of Python, NumPy and torch at the end of the block.
 
-    If NumPy was loaded within the block, its generator gets a new random state.
+    If NumPy was loaded within the block, its generator gets a new random state; if torch was, its generator stays as it
+    is.
     """
     pythons, numpys, torchs = states()
     try:

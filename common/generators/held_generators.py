@@ -1,8 +1,9 @@
 """Find and seed the random generators that operations have in closures, attributes and objects.
 
 Workers get copies of these generators, all with the same state, so two workers would draw the same
-numbers. Therefore each is seeded for each element. A generator in a module's global variable is not
-found if pickle stores only the name of the function that uses it.
+numbers. Therefore the user is warned of them or, with `seed_globals=True`, each is seeded for each
+element. A generator in a module's global variable is not found if pickle stores only the name of the
+function that uses it.
 """
 
 from __future__ import annotations

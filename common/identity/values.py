@@ -165,7 +165,7 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """Return a dict of the attributes that are numbers, strings, None, enum members, or small tuples of these.
+    """Return a dict of the attributes that are numbers, strings, bytes, None, enum members, or small tuples of these.
 
     Empty for modules and for objects of the standard library.
     """

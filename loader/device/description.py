@@ -66,7 +66,7 @@ class DeviceLoader(FeederOptions):
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ValueError: when `iter()` is called, another feeder that runs reads from the same iterator.
+        ValueError: when a feeder's first batch is asked for, another feeder that runs reads from the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -76,6 +76,8 @@ class DeviceLoader(FeederOptions):
 
     def __len__(self) -> int:
         """Return the length of the source, i.e. its number of batches in this process.
+
+        On several hosts, `on_uneven="drop"` may end the stream earlier, and "pad" may make it longer.
 
         Raises:
             TypeError: the source has no length.

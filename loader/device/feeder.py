@@ -80,6 +80,7 @@ class DeviceFeeder(StreamPositionAPI):
             ClosedError: the feeder was closed.
             InUseError: another thread is inside `next`, or a signal handler calls it while it
                 interrupts `next`.
+            ValueError: another feeder that runs reads from the same iterator.
             Exception: an error of the source, of `transform`, or of the transfer, in place of the
                 batch.
         """
@@ -111,7 +112,7 @@ class DeviceFeeder(StreamPositionAPI):
         It is divided over the devices as the batch is.
 
         Raises:
-            ValueError: no batch was delivered yet, or `on_uneven` is not "pad".
+            ValueError: no batch was delivered yet, `on_uneven` is not "pad", or the batch has no array with an axis.
         """
         if self._mask is None:
             raise ValueError(

@@ -55,7 +55,7 @@ class Delivered:
     Attributes:
         batch: the batch.
         mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
-            `on_uneven="pad"`.
+            `on_uneven="pad"`, or if no array of the batch has an axis.
         mark: position, after the batch, of the iterator that is read.
         times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.

@@ -85,7 +85,7 @@ class Run:
     """A run of the two threads of a device feeder, from start to end.
 
     The user takes `Delivered` and `Failed` items from the queue `ready`. The last item is an `End`,
-    or a `Failed` that is final.
+    or a `Failed` that is final; or None if the run was stopped.
 
     Args:
         intake: work of the reader thread.
@@ -208,7 +208,7 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """Stop all runs of feeders when the interpreter ends, and wait up to a second for the reader thread of each."""
+    """Stop all runs of feeders when the interpreter ends; wait for transfers, and up to a second for each reader."""
     runs = _all_runs()
     for run in runs:
         run.abandon()

@@ -109,8 +109,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         structure: structure of the batch.
         ranks: number of axes of each leaf.
         keep: True if a leaf for which the tree has None or no key stays on the host. It gets the marker `STAYS` in
-            place
-            of a sharding.
+            place of a sharding.
 
     Raises:
         ShardingError: the tree of shardings does not fit the batch.
@@ -184,7 +183,7 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
     Args:
         sharding: sharding of the array. If it has no mesh, the result is None.
-        shape: shape of this process's array.
+        shape: shape of this process's array. If it has no axis, the result is None.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
@@ -207,8 +206,7 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 
     With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
     device. Any other sharding divides it unless each device gets the whole array. A single number has no axis, and is
-    not
-    divided.
+    not divided.
     """
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))

@@ -58,7 +58,8 @@ class Stepper:
             stopped: function that returns True to stop waiting for other hosts.
 
         Returns:
-            The item; a `Failed` if this process or the agreement failed; None if `stopped()` became True.
+            The batch on its devices, also for the end, if other hosts continue and it is filled up; the end of the
+            stream; a `Failed` if this process or the agreement failed; None if `stopped()` became True.
         """
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
@@ -155,8 +156,7 @@ class Stepper:
 
         Args:
             stopped: function that returns True to stop waiting for a batch of another process, whose structure is used
-                if
-                this process had none; the result is then None.
+                if this process had none; the result is then None.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not
@@ -174,8 +174,7 @@ class Stepper:
 
         Args:
             error: the error that ended the run, or None. An error that came from another host does not count as a
-                failure of
-                this host.
+                failure of this host.
         """
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)

@@ -192,7 +192,7 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """Transfer a batch. Return it on its devices, and the mask (None without `on_uneven="pad"`).
+        """Transfer a batch. Return it on its devices, and the mask (None without `on_uneven="pad"` or without rows).
 
         Args:
             prepared: the batch.
@@ -227,8 +227,7 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int
     """Find the leaves (arrays) of a batch that have its rows, and the number of rows.
 
     The first leaf that is divided along its leading axis defines the number, or else the first that has an axis. If
-    some
-    leaf is divided, a leaf that is put whole on every device does not count, even if it has the same length.
+    some leaf is divided, a leaf that is put whole on every device does not count, even if it has the same length.
 
     Args:
         shapes: shape of each leaf.

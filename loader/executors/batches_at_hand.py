@@ -22,9 +22,10 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 # Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4
-"""Largest number of rows in a batch that is copied here, as a share of the rows of the blocks that it is copied from.
+"""Largest number of rows in a batch that is copied here, as a share of the rows of the smallest block it comes from.
 
-A batch is copied if its rows are in several blocks. A block has the rows that one task returned.
+The last block does not count. A batch is copied if its rows are in several blocks. A block has the rows that one task
+returned.
 """
 
 

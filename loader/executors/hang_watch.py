@@ -110,8 +110,7 @@ class HangWatch:
         """Watch one more worker that runs in this process.
 
         The first call starts the thread of the watch, unless tasks are never reported (`seconds` is None). If the
-        system
-        cannot start a thread, nothing is watched.
+        system cannot start a thread, nothing is watched until a later call can start it.
         """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:

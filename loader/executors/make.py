@@ -37,7 +37,8 @@ def make_executor(
         pipeline: pipeline of the run.
         options: options of the loader.
         observer: gets the number of workers, and statistics.
-        tuning: keeps the search for the best number of workers from epoch to epoch, if `worker_count="auto"`.
+        tuning: keeps measurements from epoch to epoch: the search for the best number of workers if
+            `worker_count="auto"`, or the choice between workers and the calling thread.
 
     Raises:
         ValueError: worker processes were asked for, and this system has none.
@@ -90,7 +91,7 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or an executor that may use the calling thread instead.
 
-    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If a
+    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If every
     source reads on threads of its own and records are only batched, the calling thread does the
     work. Workers are used in any case if an option or the pipeline needs them.
 
@@ -119,9 +120,9 @@ def _are_in_memory(columns: Any) -> bool:
 
 
 def _owns_memory(column: Any) -> bool:
-    """Return True if the data of an array are in memory of this process: in the array itself, or in the array it is a view of.
+    """Return True if the data of an array are in memory that NumPy or a `bytes` object of this process owns.
 
-    False for a mapped file.
+    False for a mapped file, and for memory that another library has allocated.
     """
     while isinstance(column, np.ndarray) and column.base is not None:
         column = column.base

@@ -147,6 +147,8 @@ class Pace:
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
         """Return True if a task cannot change the length of the next tasks, because they already have the largest length.
 
+        The bytes of the task's rows are not considered.
+
         Args:
             stage: index of the stage (operations that run in one task).
             seconds: seconds that the task took.
@@ -262,6 +264,8 @@ class Budget:
     def most_tasks(self, stage: int, inputs: int) -> int:
         """Return how many tasks of a stage may be running, or done but not received, at a time; at least 1.
 
+        Unlimited until the size of a task's rows is known.
+
         Args:
             stage: index of the stage (operations that run in one task).
             inputs: number of inputs of the next tasks, which may be larger than those done so far.
@@ -291,8 +295,8 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
     """Return how many record keys of a source are read in advance.
 
-    Together they stand for about `options.prefetch_buffer_size` records; there is at least one key for each
-    concurrent read.
+    Together they stand for about `options.prefetch_buffer_size` records. If keys have many records each, there is at
+    least one key for each concurrent read, but no more than `prefetch_buffer_size` keys.
     """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))

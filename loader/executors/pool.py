@@ -162,8 +162,7 @@ class WorkerPool(Generic[J]):
         """Change the number of workers, and return the actions for that.
 
         Surplus workers that have not started up and have no jobs are killed at once. Other surplus workers stay in the
-        pool
-        until `let_go` is called.
+        pool until `let_go` is called.
         """
         self._worker_count = worker_count
         self._leaving.clear()
@@ -240,7 +239,8 @@ class WorkerPool(Generic[J]):
     def _worker_for(self, job: J) -> _Worker[J] | None:
         """Return the worker that gets a job; None if no worker has room.
 
-        It is the worker with the least work; for a job of a series, the worker that had the last job of the series.
+        It is the worker with the least work; for a job of a series, the worker that had the last job of the series, or,
+        if that has no room or there is none, the worker with the fewest series.
         """
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
@@ -372,7 +372,7 @@ class WorkerPool(Generic[J]):
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """Return (number, current job) for each worker that has a job."""
+        """Return (number, current job) for each worker that has started up and has a job."""
         return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
 
     def late_at(self) -> float:

@@ -112,7 +112,7 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with workers, to which a transport carries messages. Each start and end of a worker is reported."""
+    """Runs tasks with workers, to which a transport carries messages. Starts and failures of workers are reported."""
 
     elsewhere = True
 

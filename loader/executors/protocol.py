@@ -40,7 +40,7 @@ class Executor(Protocol):
     """
 
     elsewhere: ClassVar[bool] = False
-    """True if tasks run in other processes, which belong to the process that made this executor.
+    """True if tasks may run in other processes, which belong to the process that made this executor.
 
     Read by `stream.run_handle` once, in a forked child.
     """
@@ -70,8 +70,7 @@ class Executor(Protocol):
         """Submit a task, and return its handle (a result to come). Does not wait.
 
         Called by `stream.ordered` once for each task, in the order of the elements. If an executor has divided a task,
-        its
-        result is a block that has smaller tasks in place of rows; each of them is then submitted in the same way.
+        its result is a block that has smaller tasks in place of rows; each of them is then submitted in the same way.
 
         Args:
             task: the task.
@@ -87,9 +86,8 @@ class Executor(Protocol):
             observer: counts the new tasks, if the result is True.
 
         Returns:
-            True if the executor can be used for new tasks. False if waiting for the workers' current tasks would take
-                too
-            long: the caller then closes the executor and makes a new one.
+            True if the executor can be used for new tasks. False if it cannot, for example because waiting for the
+            workers' current tasks would take too long: the caller then closes it and makes a new one.
         """
         return False
 
@@ -114,7 +112,7 @@ class Tuning:
     def take(self) -> Any:
         """Return the progress of the search, and remove it from this object.
 
-        The result is None if no search has begun, or if another executor has taken it.
+        The result is None if no search has been stored, or if an executor has taken it and not given it back.
         """
         found, self._found = self._found, None
         return found

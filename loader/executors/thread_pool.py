@@ -119,7 +119,7 @@ class Pool:
             self._count = len(self._threads) - self._let_go
 
     def close(self) -> None:
-        """Stop the threads after their current calls. May be called twice."""
+        """Stop the threads after their current calls. Calls that have not begun fail. May be called twice."""
         _end(self._calls, self._threads)
 
 

@@ -36,9 +36,8 @@ class StoredRows(Protocol):
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
 
-        Their memory may be shared with this object. Called on the thread that uses the iterator, once or twice. After
-        None, the loop polls, reads `lost`, and may call it a second time. Never raises an exception because rows are
-        lost.
+        Their memory may be shared with this object. Called on the thread that uses the iterator. After None, the loop
+        polls, reads `lost`, and calls it again, as often as needed. Never raises an exception because rows are lost.
         """
 
     def columns(self) -> StackedRows | None:
@@ -223,12 +222,12 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: the number of workers for which the cluster has room has changed.
+    """Event: the number of workers for which the cluster has room. It comes at every check, also if it has not changed.
 
-    The loop then starts workers, or kills surplus ones.
+    If the number has changed, the loop starts workers, or kills surplus ones.
 
     Attributes:
-        workers: the new number.
+        workers: the number.
     """
 
     workers: int
@@ -265,7 +264,7 @@ class Give(NamedTuple, Generic[J]):
 
 
 class Kill(NamedTuple):
-    """Action: kill the worker with this number. The event `Ended` follows."""
+    """Action: kill the worker with this number. The event `Ended` follows, or may not if the worker was idle."""
 
     worker: int
 
@@ -364,8 +363,8 @@ class Transport(Protocol):
         """End a worker at once, even if it runs a task.
 
         Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
-        idle. Returns at once; `Ended` follows after the worker's last answers. Does nothing if the
-        worker has ended.
+        idle. Returns at once; `Ended` follows after the worker's last answers, or may not if the worker was idle. Does
+        nothing if the worker has ended.
         """
 
     def restart(self) -> None:
@@ -380,7 +379,7 @@ class Transport(Protocol):
 
         Only `close` may be called afterwards.
 
-        Called when the run ends for any reason, and again if that was interrupted. Waits until
-        processes are gone. A transport that is deleted without `close` leaves nothing behind
-        either.
+        Called when the run ends for any reason, and again if that was interrupted. Waits until worker
+        processes are gone, but not for Ray's actors. A transport that is deleted without `close` leaves nothing
+        behind either.
         """

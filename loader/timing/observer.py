@@ -23,7 +23,7 @@ from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
 
 # Chosen: covers some seconds of many small tasks, in a quarter of a megabyte.
 KEPT = 2000
-"""Number of tasks that are kept one by one."""
+"""Largest number of timed tasks that are kept one by one."""
 
 _INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks", "read_bytes")
 _FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
@@ -32,7 +32,7 @@ _DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name 
 
 # Chosen.
 KEPT_EVENTS = 200
-"""Number of starts and ends of workers that are kept."""
+"""Largest number of starts and ends of workers that are kept."""
 
 
 class Waits:
@@ -86,7 +86,7 @@ class Waits:
 
 
 class Ledger:
-    """Ring buffer with a row for each of the last tasks. One thread writes.
+    """Ring buffer with a row for each of the last tasks that were timed. One thread writes.
 
     Attributes:
         count: number of rows written so far.
@@ -202,7 +202,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last tasks whose results were received, in that order."""
+        """Return the last tasks that were timed and whose results were received, in that order; at most 2,000."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(
@@ -212,7 +212,7 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of all stages (operations that run in one task each).
+        """Return counts and times of all stages (operations that run in one task each) that have a timed task.
 
         Args:
             names: names and facts of each stage.

@@ -23,10 +23,11 @@ class OperationStats:
             one task).
         timed: number of positions or rows of the stage for which it was timed. If it is 0, the
             seconds are 0.
-        slowest: seconds of its slowest timed call. 0 for the first operation that takes several
-            elements, and for all operations after it.
+        slowest: seconds of its slowest timed call. Of each timed task, only the slowest call of all operations counts;
+            0 if none was of this operation. Always 0 for the first operation that takes several elements, and for all
+            operations after it.
         slowest_tag: number that names the record of the slowest call, see `Pipeline.place_of`; -1
-            if none.
+            if none, or if the record is unknown.
     """
 
     number: int
@@ -89,7 +90,7 @@ class StageStats:
 
 @dataclass(frozen=True)
 class WorkerStats:
-    """The work of workers, over the last 2,000 tasks.
+    """The work of workers, over the last 2,000 tasks that were timed.
 
     Attributes:
         count: number of workers that did any of these tasks.
@@ -97,8 +98,8 @@ class WorkerStats:
         starved: share in which they had no task, because your process already had as many results in advance as it
             wanted.
         hand_over: share in which a task was on its way to them.
-        started: worker processes started since the beginning.
-        ended: number of these that ended by themselves or were killed.
+        started: worker processes started since the loop's start or the last `set_state`.
+        ended: number of worker processes that ended by themselves or were killed since then.
         slab_bytes: bytes of memory that they share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
     """
@@ -172,7 +173,11 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset the counts in between."""
+        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
+
+        Only `steps`, `elapsed`, `waited`, `records` and `nbytes` are counted from the earlier snapshot. All other
+        fields, such as `stages` and `skipped`, are those of this snapshot.
+        """
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
 

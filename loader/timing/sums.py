@@ -47,7 +47,8 @@ class StageSums:
         looked_cpu: part of `looked` in which the thread was at work, not waiting.
         operations: part of `looked` spent in each operation; the last item is the time between
             operations.
-        slowest: slowest call of each operation, by its index in the stage.
+        slowest: slowest call of an operation, by its index in the stage. Of each timed task, only the slowest call of
+            all operations counts.
     """
 
     batches: bool = False

@@ -15,7 +15,7 @@ In seconds of `time.perf_counter` in the user's process.
 
 
 class SlowestCall(NamedTuple):
-    """The longest call of an operation for one element, in one task.
+    """The longest call of any operation for one element, in one task.
 
     Attributes:
         seconds: seconds of the call.
@@ -87,7 +87,7 @@ class TaskTimes(NamedTuple):
 
 
 class TaskEvent(NamedTuple):
-    """A task that was done, and whose result was received.
+    """A task that was done and timed, and whose result was received.
 
     Attributes:
         block: number of its block (its result), among the blocks of the iterator.

@@ -30,7 +30,7 @@ class ColumnUnits(Units):
         task: the task.
         gathering: makes the batches of the task.
         note_units: function that is called after the last element, with the number of batches and
-            the seconds that they took.
+            an estimate of the seconds that they took: as if each took as long as the last one.
 
     Attributes:
         starts: index of the first row of each batch, counted from the beginning of the task.

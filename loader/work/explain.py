@@ -1,7 +1,7 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
 In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with
-only the user's frames in its traceback; or, for a task during which workers ended, a block (the rows of one
+a traceback that begins with the user's first frame; or, for a task during which workers ended, a block (the rows of one
 task) with the failure. Nothing is computed before a failure.
 """
 
@@ -88,9 +88,10 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`", and without this package's frames in its traceback.
+    """Return an exception with a note "`who` failed `where`". Its traceback begins with the user's first frame.
 
-    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead.
+    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead; also for the
+    RuntimeError that Python raises in its place if a generator raised it.
 
     Args:
         error: the exception.
@@ -177,8 +178,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     """Return the result of a task that is not tried any more, because workers ended during it too often.
 
     The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its failure; or, if
-    `on_error`
-    skips the records, a text about them in its `skipped`.
+    `on_error` skips the records, a text about them in its `skipped`.
 
     Args:
         task: the task.
@@ -267,5 +267,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package, not code of the user or of other packages."""
+    """Return True if a frame runs code of this package. False for its sources, except asynchronous ones."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -23,7 +23,10 @@ from ...operations.protocol import ArraySpec
 
 # Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""Batches of this number of bytes or more are put on a slab (a reusable piece of memory). Smaller ones are plain arrays."""
+"""Large arrays of a batch are put on a slab (a reusable piece of memory) if they have this number of bytes or more.
+
+The bytes of all of them count. The same is true of the small arrays, such as labels. Otherwise they are plain arrays.
+"""
 
 # Chosen: `next()` then has to make fewer leases.
 SHARED_BYTES = 16 << 10
@@ -106,7 +109,8 @@ class SlabPool:
         make: function that returns a slab of at least as many bytes as its argument says. The default
             makes memory of this process alone.
         give_up: called with each free slab that is not kept for reuse.
-        pooled_from: batches of this number of bytes or more are put on slabs. Smaller ones are plain arrays.
+        pooled_from: the large arrays of a batch are put on a slab if they have this number of bytes or more together,
+            and so are the small ones. Otherwise they are plain arrays.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class SlabPool:
         The large arrays share a slab (a reusable piece of memory), and the small ones, such as
         labels, share another one. So a user who keeps the labels of a batch does not keep the
         memory of its images. Arrays that together have less than a page share a slab with arrays of
-        other batches.
+        other batches; if they have fewer bytes than `pooled_from`, they are plain arrays.
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)

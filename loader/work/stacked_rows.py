@@ -73,8 +73,8 @@ class StackedRows:
 class RowStack:
     """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    All rows must have the structure, shapes, dtypes and types of the first one. If a row differs, if there are too many
-    rows, or if there is no memory for the columns, all rows are kept in a list instead.
+    All rows must have the structure, shapes, dtypes and types of the first one, and consist of arrays and numbers. If a
+    row differs, if there are too many rows, or if there is no memory for the columns, all rows are kept in a list.
 
     Args:
         size: largest number of rows.

@@ -47,7 +47,7 @@ SAMPLES = 16
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Smallest number of seconds from one timed task to the next; and the largest number of untimed tasks between them."""
+"""Seconds from one timed task to the next, about, if tasks are short; largest number of untimed tasks between them."""
 
 
 class ReadSeconds(NamedTuple):
@@ -216,8 +216,7 @@ class OperationClock:
         Args:
             inputs: number of its positions, which have passed all operations.
             tag_of: function that takes the number of inputs that were left after some input, and returns the tag
-                (number that
-                names the record) of that input. It is used to name the record of the slowest call.
+                (number that names the record) of that input. It is used to name the record of the slowest call.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since
@@ -251,9 +250,9 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
     """Return the size of rows in bytes. There must be at least one row.
 
     Args:
-        rows: the rows, as a list or as columns.
-        batches: True: each row is a batch, and all are counted. False: the size of the first row is multiplied by
-            their number.
+        rows: the rows, as a list or as columns. All bytes of columns are counted.
+        batches: for a list. True: each row is a batch, and all are counted. False: the size of the first row is
+            multiplied by their number.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
@@ -266,7 +265,8 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 def bytes_of(element: Element) -> int:
     """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers together.
 
-    A Python number counts 8 bytes; a text counts 1 byte for each character.
+    A Python int, float or bool counts 8 bytes; a text counts 1 byte for each character; an object of another type
+    without `nbytes`, a Python complex too, counts 0.
 
     >>> bytes_of({"x": np.zeros(3, np.float32), "label": 1, "name": "abc"})
     23

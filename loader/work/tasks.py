@@ -99,7 +99,7 @@ class RowOrigins:
         inputs: for each row, the index in the task of the position or row that it was made of; for a
             batch, the index of one of the positions or rows in the batch.
         positions: global position of that input, or its tag (a number that names a record) in a
-            pipeline with several sources.
+            pipeline with several sources; for joined streams, the index of the joined row.
         rows: for each row, its index among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window, and the row's
             index in the window; otherwise empty.
@@ -138,7 +138,7 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of rows `[start, stop)`."""
+        """Return the origins of rows `[start, stop)`, without `open` and `packed_rows`."""
         return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
@@ -306,8 +306,8 @@ class GroupTask(NamedTuple):
         rows: ranges of rows of blocks (the rows of one task each).
         order: `int32[n]` as bytes: indices of the rows, among all rows of `rows`, in the order to
             use; None: in order.
-        first: index of the first row in the join that the rows come from; 0 if they come from no
-            join.
+        first: index of the first row among the rows that this shard (or `former`) gets from a join; 0 if they come from
+            no join.
         former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
         only: for a task of one window, the index of the only element of the window to keep; None: all.
     """

@@ -22,7 +22,7 @@ class MakesUnits(Protocol):
         """Begin to read a task's records. Return a function that waits for them; None if they are not read in advance."""
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if the calling thread should read the records of a task itself, because reading is very quick."""
+        """Return True if the calling thread should read a task's records itself: it is very quick, or never ahead."""
 
     def column_units(self, task: SpanTask) -> Units | None:
         """Return the elements of a task if they are made from columns; else None."""

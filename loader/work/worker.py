@@ -122,7 +122,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask, note_units: Callable[[int, float], None]) -> ColumnUnits | None:
-        """Return an object that makes elements one by one from columns, or None. `note_units` gets their number and seconds."""
+        """Return an object that makes elements one by one from columns, or None. `note_units`: see `ColumnUnits`."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -203,7 +203,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """If a task has imported torch, run it a second time with torch's generator seeded; else return its result, `block`."""
+        """Run a task that imported torch a second time, with torch seeded; return `block` if it may not be seeded."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block

@@ -44,7 +44,8 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
     Args:
         loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices,
             `loader.to_device(…)`.
-        steps: number of batches to measure (default 100), after a few batches to warm up.
+        steps: number of batches to measure (default 100), after a few batches to warm up. More are
+            measured if these take less than 0.3 s or are of fewer than four tasks.
         step_seconds: duration of your own step in seconds. None (default): unknown. Then the
             verdict is about how fast batches come.
         seconds: maximum seconds to measure (default 30). The measurement may end with fewer steps.

@@ -79,7 +79,7 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
     """Return the measurement with the operations inside the source as separate parts.
 
     To find their shares of the time of reading, some records are read a second time. The measurement is
-    returned unchanged if there are no such operations, or if an operation fails in this second read.
+    returned unchanged if there are no such operations, if the source has no random access, or if the second read fails.
 
     Args:
         measured: measurement of a loop.

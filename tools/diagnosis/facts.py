@@ -89,9 +89,8 @@ def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
     """Return the facts about a source with the times to read a record in the sampler's order and in the order of keys.
 
     Also with the share of that time in which the processor was at work. Reads are made at several positions, and the
-    best
-    time is used. The facts are unchanged if the source
-    has no random access or fails, or if there are fewer than 32 positions.
+    best time is used. The facts are unchanged if the source has no random access or fails, or if there are fewer than
+    32 positions.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:

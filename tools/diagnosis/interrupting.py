@@ -47,7 +47,8 @@ class UntilEnough:
     def run(self, program: Callable[[], None]) -> bool:
         """Run the program. It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
 
-        Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C.
+        Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C; but not a ProgramError
+        after the interrupt.
 
         Returns:
             True if the program was interrupted because enough was known or its time was over; False if it ended by

@@ -88,7 +88,7 @@ class SourceInUse:
 
     Attributes:
         kind: name of its class.
-        records: number of records.
+        records: number of records; 0 without random access.
         files: number of files; 0 if unknown, or if there are none.
         together: number of records that are decompressed to read one record.
         evaluates: True if reading a record also runs maps of the datasets that are mixed.
@@ -106,7 +106,8 @@ class SourceInUse:
         whole_batches: True if one call reads all records of a batch.
         sampler: seconds in which the sampler finds one key; 0 if unknown.
         random: seconds to read a record in the sampler's order; 0 if unknown.
-        processor: seconds of a processor to read a record, as measured in the loop.
+        processor: seconds of a processor to read a record, from a second read of some records, but no more than the
+            loop can have spent; 0 if unknown.
         consecutive: seconds to read a record together with its neighbours; 0 if unknown.
         at_work: share of the reading time in which the processor worked; otherwise it waited for a
             disk or network.
@@ -182,8 +183,8 @@ class Measured:
         hangs: sentence about the last task that took too long; "" if none did.
         decision: sentence that says why the user's thread makes the batches although workers were
             asked for; "" if it does not.
-        loops_alike: number of loops over the same loader. `steps`, `elapsed` and `waited` are the sums
-            over all of them.
+        loops_alike: number of loops over the same loader. If there are several, `steps` is the sum over all
+            of them, and `elapsed`, `waited`, `unready` and `starting` are means over all these steps.
         starting: part of `unready` in which the workers of several loops over the same loader had
             not started up.
         alone: seconds of the largest operation when it was run a second time with nothing else at work; 0
@@ -271,7 +272,7 @@ class Measured:
 
     @property
     def hand_over(self) -> float:
-        """Seconds in `next` after the workers had finished a batch: the time to receive it."""
+        """Seconds in `next` after the workers had finished a batch, to receive it; with a feeder, its `hand_over`."""
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

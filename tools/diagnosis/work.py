@@ -142,7 +142,11 @@ class Work:
         return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """Return which records a filter drops, and the work that was done for them before; None if there is no filter."""
+        """Return which records a filter drops, and the work that was done for them before; None if there is no filter.
+
+        Only the first stage that reads records is considered. The result is also None if it has an operation that makes
+        more or fewer elements in another way.
+        """
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         operations = self.pipeline.stages[stats.number].operations if stats else ()
         filters = [at for at, operation in enumerate(operations) if operation.only_filters]

@@ -53,7 +53,7 @@ class Difference:
     """Result of `headrace.diff`. It is False in a condition if the streams are the same. `print` it for a description.
 
     Attributes:
-        reasons: the reasons why the streams differ, in the order of their steps.
+        reasons: the reasons why the streams differ, in the order of their steps; those of unknown steps last.
     """
 
     reasons: tuple[Reason, ...]
@@ -84,8 +84,7 @@ def diff(one: Any, two: Any) -> Difference:
     """Find the first step at which two streams differ, and the reasons.
 
     Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as checkpoints identify
-    them: a
-    function by its name and the plain values in its closure, not by its code. Records are not read.
+    them: a function by its name and the plain values in its closure, not by its code. Records are not read.
 
     Args:
         one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint: a path, or results of

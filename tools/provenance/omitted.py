@@ -65,7 +65,7 @@ class OmittedSearch:
         whole: True if all positions until the end of the stream were checked. False if the search ended
             earlier, because all later epochs have the same records.
         count: number of positions that have an omitted record.
-        found: the omitted records at the first of these positions.
+        found: the omitted records at the first of these positions, at most 20.
     """
 
     keys: int
@@ -108,8 +108,8 @@ def find_omitted(
 ) -> OmittedSearch:
     """Check whether a record that should be omitted was read or will be read, from a step on.
 
-    It checks each position of the order from that step to the end of the epoch after the
-    checkpoint's epoch; for a mix, the same number of positions. It reads no record, and takes about
+    It checks each position of the order from that step to the checkpoint (if that is later), and as many further ones
+    as two epochs have, or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about
     0.1 s per million positions. A record that an operation drops counts as read.
 
     Args:
@@ -125,9 +125,10 @@ def find_omitted(
         strict: False: accept states of another source, sampler or other operations.
 
     Raises:
-        TraceError: the loader omits nothing, or plans batches; or the step is from before a change
-            of shards.
+        TraceError: the loader omits nothing, plans batches, or has a source without random access; the step was
+            skipped, or is from before a change of shards; or records of joined streams are unknown until they are read.
         CheckpointError: the state cannot be read, or belongs to another pipeline.
+        TypeError: `loader` is not a loader, or an argument has a wrong type.
         TypeError, RecordKeyError, SourceError: `keys` do not fit the source.
 
     >>> import headrace

@@ -99,10 +99,10 @@ class Order:
 def first_difference(
     saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """Return the first difference of two orders; None if they are the same.
+    """Return the first difference of two orders; None if both are mixes that are known to be the same.
 
-    The fingerprints may differ although the orders are the same. If nothing can be compared, the
-    result has position 0.
+    The fingerprints may differ although the orders are the same. If no compared position differs, the
+    `position` of the result is None. If nothing can be compared, it is 0.
 
     Args:
         saved: fingerprint of the samplers of one stream.

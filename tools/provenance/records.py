@@ -25,7 +25,7 @@ def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline |
 
     Returns:
         Differences, each with its first position, if that is known, and a description. An empty
-        list if the records are the same. None if the orders differ in something else.
+        list if the changes make no difference. None if the orders differ in something else, or not at all.
     """
     (one, two), (rest, other_rest) = zip(*map(_taken_apart, told))
     changed = {name: _histories(one[name], two[name]) for name in one if name in two and one[name] != two[name]}

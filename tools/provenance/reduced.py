@@ -1,7 +1,8 @@
 """Reduce a pipeline to the operations that decide which records are in an element.
 
 Maps and batches after the last filter, flat map or `Pack` are replaced by operations that do
-nothing. If there is no filter, flat map or `Pack`, nothing is read at all.
+nothing. If there is no filter, flat map or `Pack`, and errors are not skipped, nothing is read at all, except
+from sources without random access.
 """
 
 from __future__ import annotations

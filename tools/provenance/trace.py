@@ -155,9 +155,9 @@ def trace(
         step: number of the element, from 0: the value of `iterator.step` before the element is
             delivered.
         checkpoint: path of a state file or of a folder of state files (of several checkpoints, the
-            last one before the step is used); the result of `get_state()` or `state_dict()`; or a
-            list of these results of all shards. Each state is traced on its shard. None (default):
-            a run from the beginning, on the loader's own shard.
+            last one that is not after the step is used; if all are after it, the first one); the
+            result of `get_state()` or `state_dict()`; or a list of these results of all shards. Each
+            state is traced on its shard. None (default): a run from the beginning, on the loader's own shard.
         shards: number of shards that resume from the states of all shards. None (default): the same
             number as before.
         epochs: True: steps are counted as `loader.epochs()` counts them. If a state is passed, it contains this.

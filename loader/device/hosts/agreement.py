@@ -142,9 +142,9 @@ class Agreement:
         return verdict
 
     def _as_promised(self, offer: Offer) -> Verdict | None:
-        """Return the verdict that was agreed in advance for this step; None if the processes must agree on it now.
+        """Return the verdict that was agreed in advance for this step.
 
-        If the batch differs from the expected one, or failed, the verdict is a `Refuse`.
+        If this process has no batch, or one that differs from the expected one or failed, the verdict is a `Refuse`.
         """
         assert self._agreed is not None
         promised, verdict = self._agreed
@@ -222,7 +222,7 @@ class Agreement:
         """Leave the run. The other processes get a message; the last one to leave deletes the keys.
 
         If this process fails within steps that were agreed in advance, it does not leave: the others do
-        not wait for it, and it can try the step a second time.
+        not wait for it, and it can try the step a second time. If it failed in a transfer (`spoiled`), it leaves.
 
         Args:
             failure: the failure because of which this process leaves; None if it did not fail.

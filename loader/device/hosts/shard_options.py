@@ -29,8 +29,9 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
 
     Raises:
         MissingExtraError: jax is not installed.
-        ShardingError: this process holds none of the rows; processes hold different numbers of rows; or
-            the rows of two processes overlap without being equal.
+        ShardingError: the sharding has no mesh; this process holds none of the rows; processes hold different
+            numbers of rows; or the rows of two processes overlap without being equal.
+        TypeError, ValueError: `sharding` is not a sharding, or names an axis that the mesh does not have.
 
     >>> import jax, headrace
     >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))

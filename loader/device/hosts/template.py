@@ -32,6 +32,7 @@ def to_text(tree: Any) -> str:
     """Return a tree of arrays as JSON text.
 
     For an object that JSON cannot describe, only the name of its class is written; `from_text` then raises HostsError.
+    For a key of a dict that it cannot describe, HostsError is raised here.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}

@@ -1,8 +1,9 @@
 """The executor that finds the best number of workers by measuring the speed of the stream with several numbers.
 
 In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search begins
-in the calling thread; or with one worker if tasks refer to blocks (results) of earlier tasks,
-because workers do not know blocks made in the calling thread. `Tuner` decides without side effects:
+in the calling thread; or with one worker if only workers can run the tasks (see `may_work_here`), for example because
+tasks refer to blocks (results) of earlier tasks: workers do not know blocks made in the calling thread. `Tuner` decides
+without side effects:
 
 * If the user's loop hardly waits for batches, the search ends.
 * Otherwise the number of workers is doubled as long as the stream gets faster. A number that did
@@ -43,7 +44,7 @@ MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""A measurement lasts until this number of tasks is done, but no longer than this number of seconds."""
+"""After `MEASUREMENT_SECONDS`, a measurement lasts until this number of tasks is done, or these seconds are over."""
 
 POLL_SECONDS = 0.05
 """Seconds between two checks of something that is not ready yet."""
@@ -80,7 +81,7 @@ class Team(Executor, Protocol):
         """Return True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done."""
+        """Return True if every submitted task is done, or at least begun by a thread that `close` waits for."""
 
 
 class AutoExecutor(Executor):
@@ -130,7 +131,7 @@ class AutoExecutor(Executor):
     def window(self, stage: int) -> int:
         """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
 
-        If the calling thread works only until workers are ready, it is at least 2.
+        It is at least 2 if `worker_count="auto"`, where workers may take over from the calling thread.
         """
         return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
@@ -223,8 +224,8 @@ class AutoExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False, without dropping tasks, if the search has not ended, or if the calling thread makes
-        the batches.
+        Return False, without dropping tasks, if `worker_count="auto"`, if the search has not ended, or if the calling
+        thread makes the batches. Otherwise the result is that of the workers' executor.
         """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
@@ -233,7 +234,7 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all executors, and keep the progress of the search for the next epoch."""
+        """Close all executors. If a task was submitted, keep the progress of the search for the next epoch."""
         if self._ends:
             found, now = self.found, perf_counter()
             found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0

@@ -27,7 +27,7 @@ HEAVY_SECONDS = 10e-3
 
 # Chosen.
 MOST_BUFFER = 4
-"""Largest number of finished batches per worker that is tried."""
+"""The number of finished batches per worker is doubled only while it is smaller than this."""
 
 
 class Setting(NamedTuple):
@@ -66,7 +66,7 @@ class Tuner:
     """Search for the fastest number of workers. Call `note` after each measurement.
 
     Args:
-        least: number of workers at the start: 0 or 1.
+        least: number of workers at the start; 0 for the calling thread.
         most: largest number of workers.
         most_bytes: bytes of memory that workers may share with the user's process; None for no
             limit.
@@ -147,7 +147,8 @@ class HereOrWorkers(Tuner):
     """Choose between the workers that the user asked for and the calling thread.
 
     The calling thread is faster if making a batch takes less time than getting it from a worker. Both are
-    measured twice, alternately. The calling thread is chosen only if it was faster each time.
+    measured alternately, at most twice. The calling thread is chosen only if it was more than 5 % faster each time.
+    The search ends earlier if the user hardly waits, if batches take workers long, or if the thread was not faster.
 
     Args:
         workers: number of workers that the user asked for.

@@ -50,7 +50,7 @@ SlabName = tuple[int, int]
 ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
 """Place of an array: slab, offset in bytes, shape, dtype string, strides (or None), whether it is writeable.
 
-The strides are None if the array is contiguous.
+The strides are None if the array is C-contiguous (rows one after the other).
 
 A slab is a reusable piece of memory.
 """

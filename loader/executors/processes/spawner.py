@@ -65,6 +65,7 @@ class Payload:
 
         Raises:
             PicklingError: a part of the value cannot be pickled. The message names it.
+            OSError: there is no memory or no descriptor left.
         """
         stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
@@ -201,9 +202,9 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the zygote (the process that makes workers) and all workers, and wait until they have ended.
+        """End the zygote (the process that makes workers), which ends all workers; wait until the zygote has ended.
 
-        May be called twice.
+        In a forked copy of the process that began it, only close the copy of the channel. May be called twice.
         """
         with Uninterrupted():
             if self._process is None:
@@ -259,8 +260,8 @@ def description(status: int) -> str:
 def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
     """Start a Python interpreter for a zygote (the process that makes workers) or a worker, and return its process id.
 
-    The caller has to wait for its end. The working directory is not on its module path. SIGINT is blocked until `main`
-    ignores it, because Ctrl-C is meant for the user's process.
+    The caller has to wait for its end. The working directory is on its module path only if `environment` names it in
+    PYTHONPATH. SIGINT is blocked until `main` ignores it, because Ctrl-C is meant for the user's process.
 
     Args:
         arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.

@@ -30,7 +30,10 @@ from .spawner import Payload, Spawner, description
 
 # Chosen.
 SILENT_TIMES = 1.5
-"""If no worker has sent anything for this many times `hang_seconds`, all busy workers are reported."""
+"""If no worker has sent anything for this many times `hang_seconds`, all busy workers are reported.
+
+Not used if tasks have a timeout.
+"""
 
 # Chosen.
 LOOK_AFTER_SECONDS = 1.0

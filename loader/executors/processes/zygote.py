@@ -7,7 +7,7 @@ until the channel ends.
 The zygote has one thread, so that forking is safe. If unpickling the pipeline started other
 threads, or the system does not report threads, each worker is a fresh interpreter instead. When the user's
 process ends, the channel ends or the zygote's parent changes; the zygote then ends all workers and
-itself. If the zygote itself is killed, the kernel kills its workers.
+itself. If the zygote itself is killed, the kernel kills its workers, or a thread in each worker does (`_die_with`).
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def join(address: str | None, workers: int) -> None:
             as there are CPUs.
 
     Raises:
-        ClusterNotFoundError: there is no cluster at the address, or this process has joined another
-            one.
+        ClusterNotFoundError: there is no cluster at the address; or this process has joined another one, and the
+            argument is "host:port".
     """
     with _STARTING:
         if not ray.is_initialized():
@@ -269,7 +269,7 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check, at most once a second, that the cluster exists.
+        """Check, at most once a second, or twice while it cannot be reached, that the cluster exists.
 
         Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on this machine, is
         gone.

@@ -325,7 +325,7 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning if workers wait for room in the cluster. Logged once, and another time after a node was lost."""
+        """Log a warning if workers wait for room in the cluster. Called once in a run; later, if a node was lost."""
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:

@@ -116,7 +116,10 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns if they are small or lie side by side in memory; return them unchanged if their forms differ."""
+    """Return rows as columns if they are small or lie side by side in memory.
+
+    A single row, and rows whose forms differ, are returned unchanged.
+    """
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
     if bytes_of(elements[0]) >= STACKED_BELOW:

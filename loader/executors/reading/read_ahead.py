@@ -274,7 +274,7 @@ class Reads:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Begin no more reads, and wake all waiting workers."""
+        """Begin no more reads, and wake workers that wait for records whose reading has not begun."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -353,7 +353,7 @@ class ReadAhead:
         return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records; 0 if they are not read in advance."""
+        """Return an estimate of the bytes of a task's records; 0 if unknown, or if they are not read in advance."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
 

@@ -132,10 +132,8 @@ class ReadPace:
             count: number of records.
             seconds: seconds of the read.
             processor: processor seconds of the read. None if they were not measured: they are taken from earlier reads,
-                and
-                a read that suddenly takes long counts as a wait. The caller then measures the next read, which shows
-                whether
-                it waits or computes.
+                and a read that suddenly takes long counts as a wait. The caller then measures the next read, which
+                shows whether it waits or computes.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)

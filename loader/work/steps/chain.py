@@ -35,9 +35,10 @@ from .seeded import seeded
 class StepChain:
     """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
 
-    Inputs are passed to the first operation one by one, each with its position; or, if no operation needs
-    positions, all in one call ("in bulk"). Two arguments prevent passing in bulk: a `clock`, which times operations or
-    detects their random draws; and `seeds_globals=True`, which seeds the global random generators for each element.
+    Inputs are passed to the first operation one by one, each with its position; or, if the operations allow that
+    (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent passing in bulk: a `clock`, which times
+    operations or detects their random draws; and `seeds_globals=True`, which seeds the global random generators for
+    each element.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class FaultFinder:
         return keys_of_tags(inputs.tags()[index if alone else first : stop].tolist(), self.pipeline)
 
     def explained(self, error: Exception, inputs: Inputs | None) -> Exception:
-        """Return the exception with a note that names the operation and the record, and with only the user's frames."""
+        """Return the exception with a note that names the operation and the record, from the user's first frame on."""
         assert inputs is not None, "what fails was pushed"
         (first, tag), fault = inputs.tags()[[*self._at_fault(inputs)]].tolist(), self.context.fault
         number = None if fault is None else fault.number

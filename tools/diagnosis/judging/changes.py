@@ -26,7 +26,7 @@ HIDDEN = 0.1  # work counts as hidden if the user waits for at most this share o
 LARGER = 8  # for batches that are too small, this many times as many records are proposed. Chosen
 # Chosen: better than everything that was measured.
 LEAST, FASTEST = 5e-6, 20e9
-"""Smallest number of seconds of a step, and most bytes of batches per second, that are promised after a change."""
+"""Smallest number of seconds of a step, and most bytes of batches per second, that are promised in a best case."""
 # Chosen: no two runs take the same time. If other programs use processors now, the factor is larger.
 NOISE = 1.15
 """Largest factor between a computed and an actual step time. Best cases ("up to") are divided by it."""
@@ -52,8 +52,7 @@ def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
     """Return the changes that are worth making after a measurement with this finding.
 
     The first one is the remedy for the finding (it has a `cure`), if there is a remedy. The others follow, the most
-    helpful
-    first.
+    helpful first.
     """
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]

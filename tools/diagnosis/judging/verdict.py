@@ -101,7 +101,9 @@ def enough_workers(measured: Measured) -> int:
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
-    """Return the measurement after some parts of the work became lighter. Nothing else changes.
+    """Return the measurement after some parts of the work became lighter.
+
+    For "reading", reads ahead and the times of the source become lighter, too. Nothing else changes.
 
     Args:
         measured: the measurement.
@@ -329,7 +331,10 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host."""
+    """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host.
+
+    The result is also None without a feeder, and if workers hardly rest, because they then decide how long a step is.
+    """
     fed = measured.feeding
     if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
         return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
