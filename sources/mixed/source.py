@@ -38,7 +38,7 @@ class MixedSource:
         parts: the sources by name.
 
     Raises:
-        TypeError: `parts` is neither a dict nor a list, or a part is not a source.
+        TypeError: `parts` is neither a dict nor a list, a name is not a string, or a part is not a source.
         ValueError: there are no parts, or a part is empty.
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
@@ -109,6 +109,8 @@ class MixedSource:
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
         """Return the records of `keys`, in order, by one call for each part that has some of them.
+
+        If all parts are in memory, the records are looked up one by one.
 
         Raises:
             RecordKeyError: a key has no record.
