@@ -2,8 +2,8 @@
 
 Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading axis.
 
-The first element determines the dtype and shape of each array. Elements are copied into the batch as
-they come, a few at a time if they are small.
+The first element determines the shape and dtype of each array; a number that needs a wider dtype
+widens the array. Elements are copied into the batch as they come, a few at a time if they are small.
 """
 
 from __future__ import annotations

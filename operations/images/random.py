@@ -35,7 +35,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: an argument is out of range.
-        TypeError: `size` is not a pair of integers.
+        TypeError: `size` is neither an integer nor a pair of integers.
 
     >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
     (2, 2, 3)
