@@ -1,4 +1,4 @@
-"""Every exception that headrace raises itself.
+"""The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
 function is not replaced: it reaches the training loop with its type and message, and with a note
@@ -31,7 +31,7 @@ class SourceNotFoundError(SourceError, FileNotFoundError):
 
 
 class RecordKeyError(SourceError, IndexError):
-    """A record key lies outside `[0, len(source))`."""
+    """A record key lies outside `[0, len(source))`, or its record was omitted or does not exist."""
 
 
 class MissingExtraError(HeadraceError, ImportError):
@@ -39,7 +39,7 @@ class MissingExtraError(HeadraceError, ImportError):
 
 
 class BatchError(HeadraceError, ValueError):
-    """Elements cannot be put into one batch: their shapes or structures differ."""
+    """Elements cannot be put into one batch: shapes, structures or dtypes do not agree, or a leaf cannot be stacked."""
 
 
 class StructureError(BatchError, TypeError):
@@ -64,13 +64,13 @@ class ImageError(HeadraceError, ValueError):
 class PackError(HeadraceError, ValueError):
     """Elements cannot be packed into rows.
 
-    A leaf of an element is not an array of tokens, differs from the leaf of other elements, or is
-    too long.
+    A leaf of an element is not an array of tokens, differs from the leaf of other elements, is too
+    long, or has another length than planned; or an argument names a leaf that elements do not have.
     """
 
 
 class LengthsError(HeadraceError, ValueError):
-    """Lengths or costs of records are unknown or invalid: negative, NaN or not whole."""
+    """Lengths or costs of records are unknown or invalid, or a record is too long, or longer than was stated."""
 
 
 class PromotionWarning(UserWarning):
@@ -187,9 +187,9 @@ class PicklingError(HeadraceError, ValueError, TypeError):
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
-    """A worker process ended repeatedly while it worked on the same records.
+    """A worker process ended repeatedly while it worked on the same records; in a conversion, it ended once.
 
-    The message names the signal or exit code, and the record keys.
+    The message names the signal or exit code, and the record keys or the file.
     """
 
 
