@@ -62,7 +62,7 @@ def as_source(data: Any) -> DataSource[Any]:
         TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a class, a loader, a
             lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets or lists, or a tuple of columns,
             `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
-        ValueError: `data` is empty, or its arrays have unequal lengths.
+        ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
     2

@@ -65,6 +65,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
 
         Raises:
             ImageError: the input is not an image, or a dict has no such key.
+            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 

@@ -86,6 +86,7 @@ class Resize(OnImages, MapTransform):
 
         Raises:
             ImageError: the input is not an image, or a dict has no such key.
+            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
         """
         return self.with_image(element, self._resized)
 

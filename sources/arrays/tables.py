@@ -8,7 +8,8 @@ The libraries are recognised by the names of their classes. None is imported.
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
 | all others: texts, lists, structs, times of day, columns with missing values | Python objects; None for missing ones |
 
-NaN and NaT in pandas columns of floats and times stay what they are.
+NaN and NaT in pandas columns of floats and times stay what they are. A polars column of timestamps with
+a time zone becomes `datetime64` in UTC.
 """
 
 from __future__ import annotations

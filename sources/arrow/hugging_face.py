@@ -38,9 +38,9 @@ class HuggingFaceDataSource:
     * any other format, a format with options, or features that must be decoded (images): the result of
       `dataset.__getitems__`.
 
-    If all columns are numbers or texts without nulls (with format "numpy" also arrays of one shape), `Batch` reads
-    whole columns from the table. A dataset on disk is mapped into memory. Pickling it stores only the names of its
-    files.
+    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays whose type has a fixed
+    shape), `Batch` reads whole columns from the table. A dataset on disk is mapped into memory. Pickling it stores only
+    the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
@@ -124,8 +124,9 @@ class HuggingFaceDataSource:
     def columns(self) -> Any:
         """Dict by name of the columns, from which `Batch` reads whole columns.
 
-        None if a column is neither numbers nor texts, or has nulls; if, without the format "numpy", a column has lists
-        or uint64; if `datasets` reads the rows; or if there are no rows.
+        None if a column has nulls, or values that are neither numbers nor texts. With the format "numpy", times and
+        arrays whose type has a fixed shape are possible, too; without it, uint64 is not. None also if `datasets` reads
+        the rows, or if there are no rows.
         """
         if not self._reads_table or not self._length:
             return None

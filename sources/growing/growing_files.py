@@ -114,7 +114,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_inspect_file` for each file, in order. A source that grows inspects each file only once."""
+        """Return the result of `_inspect_file` for each file; a growing source inspects only new or modified files."""
         if self._growth is None:
             return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known

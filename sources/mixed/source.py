@@ -1,5 +1,7 @@
 """Source that combines several sources, the parts of a mix. A call reads each part at most once.
 
+If all parts are in memory, it looks up single records instead.
+
 With n parts, record i of part p has the key `i * n + p`. So keys do not change when a part grows.
 """
 
