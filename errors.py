@@ -1,4 +1,4 @@
-"""Every exception that headrace raises itself.
+"""The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
 function is not replaced: it reaches the training loop with its type and message, and with a note
@@ -31,15 +31,15 @@ class SourceNotFoundError(SourceError, FileNotFoundError):
 
 
 class RecordKeyError(SourceError, IndexError):
-    """A record key lies outside `[0, len(source))`."""
+    """A record key lies outside `[0, len(source))`, or its record was omitted or does not exist."""
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """An optional dependency is not installed. The message names the extra that installs it."""
+    """An optional dependency is not installed. The message names the extra or the package to install."""
 
 
 class BatchError(HeadraceError, ValueError):
-    """Elements cannot be put into one batch: their shapes or structures differ."""
+    """Elements cannot be put into one batch: shapes, structures or dtypes do not agree, or a leaf cannot be stacked."""
 
 
 class StructureError(BatchError, TypeError):
@@ -64,13 +64,13 @@ class ImageError(HeadraceError, ValueError):
 class PackError(HeadraceError, ValueError):
     """Elements cannot be packed into rows.
 
-    A leaf of an element is not an array of tokens, differs from the leaf of other elements, or is
-    too long.
+    A leaf of an element is not an array of tokens, differs from the leaf of other elements, is too
+    long, or has another length than planned; or an argument names a leaf that elements do not have.
     """
 
 
 class LengthsError(HeadraceError, ValueError):
-    """Lengths or costs of records are unknown or invalid: negative, NaN or not whole."""
+    """Lengths or costs of records are unknown or invalid, or a record is too long, or longer than was stated."""
 
 
 class PromotionWarning(UserWarning):
@@ -101,16 +101,16 @@ class EmptyStreamError(HeadraceError, ValueError):
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """A filter dropped all records of an epoch of an endless stream.
+    """Operations dropped all records of an epoch of an endless stream: filters, flat maps, or `on_error="skip"`.
 
     No batch would ever come.
     """
 
 
 class JoinError(HeadraceError, ValueError):
-    """Datasets cannot be joined, or a join cannot continue.
+    """Datasets cannot be joined; or a join, limit or repeat cannot continue, for example on other shards.
 
-    The message names the datasets and the reason.
+    The message names the reason, and the datasets of a join.
     """
 
 
@@ -122,11 +122,11 @@ class ConversionError(HeadraceError):
 
 
 class ProgramError(HeadraceError):
-    """The program that was passed to a command has no loader, fails, or takes no step."""
+    """The program that was passed to a command cannot be read, has no loader or several, fails, or takes no step."""
 
 
 class OutputError(HeadraceError, OSError):
-    """An output file cannot be written. The message names the file and the reason."""
+    """An output file cannot be written, or two outputs have one name. The message names the file and the reason."""
 
 
 class PortError(HeadraceError, OSError):
@@ -144,13 +144,13 @@ class StateIndexError(CheckpointError, IndexError):
 class TraceError(HeadraceError, LookupError):
     """The records of a step cannot be determined.
 
-    The step is after the end, was skipped, or is too old; or the loader omits no record to search
-    for.
+    The step is after the end, was skipped, or is too old; or the omitted records of a loader cannot be
+    searched for.
     """
 
 
 class NotDeterministicError(HeadraceError, RuntimeError):
-    """A pipeline gave different results for the same step. The message names the operation."""
+    """A pipeline gave different results for the same step. The message names the operation if it is known."""
 
 
 class TooManyErrorsError(HeadraceError, RuntimeError):
@@ -158,7 +158,7 @@ class TooManyErrorsError(HeadraceError, RuntimeError):
 
 
 class ShardingError(HeadraceError, ValueError):
-    """A batch cannot be placed on devices as asked, or an operation needs a single shard.
+    """A batch cannot be placed on devices as asked, or a pipeline does not work on this number of shards.
 
     The message says which.
     """
@@ -167,12 +167,13 @@ class ShardingError(HeadraceError, ValueError):
 class HostsError(HeadraceError, RuntimeError):
     """The processes of a run cannot continue together.
 
-    Their numbers of batches differ, or one of them failed or stopped.
+    Their numbers of batches differ, one of them failed or stopped, or they cannot exchange or describe
+    their batches.
     """
 
 
 class ClosedError(HeadraceError, RuntimeError):
-    """The iterator or writer was closed before this call."""
+    """The object, such as an iterator or a writer, was closed before this call."""
 
 
 class InUseError(HeadraceError, RuntimeError):
@@ -187,9 +188,9 @@ class PicklingError(HeadraceError, ValueError, TypeError):
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
-    """A worker process ended repeatedly while it worked on the same records.
+    """A worker process ended repeatedly while it worked on the same records; in a conversion, it ended once.
 
-    The message names the signal or exit code, and the record keys.
+    The message names the signal or exit code, and the record keys or the file.
     """
 
 

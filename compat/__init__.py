@@ -1,7 +1,7 @@
 """Names and checkpoint formats of other libraries (Grain, Keras), built on headrace.
 
 Importing this package makes Keras's `fit`, `evaluate` and `predict` accept headrace's loaders and
-datasets. No other part of headrace depends on it.
+datasets. Of the other parts of headrace, only `checkpoint.from_grain_state` uses it.
 """
 
 from typing import TYPE_CHECKING

@@ -99,6 +99,8 @@ def convert(
             arguments do not fit together. Complete files are kept.
         MissingExtraError: a library is not installed.
         WorkerCrashedError: a worker process ended.
+        PicklingError: the source or a function cannot be sent to worker processes.
+        TypeError, ValueError: an argument has a wrong type, or is not one of its choices.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -271,7 +273,7 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Return the name of an input file, and its number of records, without damaged ones if they will be skipped.
+    """Return the name of an input file, and its number of records, as `RecordInput.count` counts them.
 
     This is a `Work` function, which runs in any process.
 

@@ -104,7 +104,7 @@ class Chunk:
     """Consecutive records of a part.
 
     Attributes:
-        records: `(place, record)` for each. The place is the offset in the file, or the index of the record.
+        records: `(place, record)` for each. The place is the offset or line in the file, or the index of the record.
         done: size of what has been read of the part so far, in units of progress.
     """
 
@@ -138,7 +138,10 @@ class RecordInput(Protocol):
         """Return the Arrow schema of the records; None if it is unknown without reading them."""
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """Return the number of records in a file, without damaged ones. May read the whole file."""
+        """Return the number of records in a file, also of omitted ones. May read the whole file.
+
+        Damaged records do not count if the file can only be read as a stream, and `on_damage` is not None.
+        """
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """Yield the records of a part in chunks."""
@@ -149,7 +152,7 @@ class RecordInput(Protocol):
     def place(self, part: InputPart, place: int) -> str:
         """Return a text that names the place of a record, for messages.
 
-        `place` is the record's index in its `Chunk`.
+        `place` is the record's place, as its `Chunk` states it.
         """
 
 

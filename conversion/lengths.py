@@ -116,7 +116,9 @@ LENGTHS = f"lengths{SUFFIX}"
 
 
 def measure_converted(target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True) -> str:
-    """Measure the lengths of converted records, and store them beside the files, unless they are stored already.
+    """Measure the lengths of converted records, and store them beside the files.
+
+    Records of ArrayRecord files and of bytes are not read again if their lengths are stored already.
 
     Args:
         target: folder of the converted files.

@@ -105,7 +105,8 @@ class SingleNumbers:
     An example contains only arrays, even for a label.
 
     Args:
-        records: the first records. A field with one number in each of them is expected to have one number in all records.
+        records: the first records. If a field has one number in each of them that has the field, it is expected to
+            have one number in all records.
     """
 
     def __init__(self, records: Sequence[Any]) -> None:

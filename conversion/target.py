@@ -82,7 +82,7 @@ class Target(ABC):
 
     @abstractmethod
     def put(self, path: str, name: str) -> None:
-        """Move a file from the folder of `scratch` to a name in the target."""
+        """Move or upload a file from the folder of `scratch` to a name in the target."""
 
     @abstractmethod
     def remove(self, name: str) -> None:

@@ -45,7 +45,7 @@ write_at = getattr(os, "pwrite", _moved_and_written)
 def lock(descriptor: int, wait: bool = True) -> bool:
     """Lock a file against other processes. Return True if this process has the lock.
 
-    The lock ends when the descriptor is closed.
+    The lock ends when the descriptor is closed. Without `fcntl`, nothing is locked, and the result is True.
 
     Args:
         descriptor: descriptor of the file.

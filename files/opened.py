@@ -24,7 +24,8 @@ from .urls import is_remote, local_path
 class OpenFile(Protocol):
     """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork.
 
-    It stays at the version of the file that was opened.
+    It stays at the version of the file that was opened; but a local file is opened anew, at its current version, by
+    unpickling.
     """
 
     path: str
@@ -75,7 +76,8 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
     Args:
         path: a path or a URL.
         storage_options: how a remote file is reached and cached.
-        stamp: expected version of the file. For a remote file, this saves a request. None (default): any version.
+        stamp: expected version of the file. For a remote file, this saves a request, and the errors below are raised
+            only by reads. None (default): any version.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -92,7 +94,7 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
 
 @contextmanager
 def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> Iterator[str]:
-    """Yield the path of a local copy of a file; for a local file, its own path.
+    """Yield the path of a local copy of a file; for a local file, its own path, without a check that it exists.
 
     A copy of a remote file is in the cache, and is kept during the block.
 
@@ -102,8 +104,8 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
         stamp: expected version of a remote file. None (default): any version.
 
     Raises:
-        SourceNotFoundError: the file does not exist.
-        SourceError: the file cannot be read, or is larger than the cache.
+        SourceNotFoundError: a remote file does not exist.
+        SourceError: a remote file cannot be read, or is larger than the cache; or there is no cache.
     """
     if is_remote(path):
         with _remote(path, storage_options, stamp).copied() as copy:

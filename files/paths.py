@@ -87,7 +87,8 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
     Args:
         paths: one path, or a list. Files of a glob or a folder are sorted by name; a list keeps its order. Hidden files, whose
-            names begin with a dot, and files in a folder `__MACOSX` are found only if the path names them.
+            names begin with a dot, and files in a folder `__MACOSX` are found only if the path names them. In a folder,
+            names that begin with `_` are left out, too.
         patterns: patterns of the files that are read from a folder, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 

@@ -63,8 +63,9 @@ class ReaderPool(Generic[ReaderT]):
     Args:
         open_reader: function that takes the index of a file and opens it. It is called on the thread that borrows the reader,
             without the lock. The reader needs a method `close`, which is called once, when no thread uses the reader.
-        limit: maximum number of unused readers that stay open, at least 1. None: all pools without a limit together keep at
-            most `open_file_limit()` readers open.
+        limit: maximum number of readers that stay open, at least 1; only readers in use exceed it. None: all pools
+            without a limit together keep at most `open_file_limit()` readers open, and those of mapped readers
+            `MOST_MAPPED`.
         limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader may exceed it.
             Default: no limit.
         keep_failed: True (default): keep a reader after a loan that ended with an exception. False: close it.
@@ -235,7 +236,10 @@ class _Table:
 
 
 def open_file_limit() -> int:
-    """Return the number of files that all sources of a process may keep open: a quarter of its limit, from 16 to 256."""
+    """Return the number of files that all sources of a process may keep open: a quarter of its limit, from 16 to 256.
+
+    The result is 64 where the limit is unknown (Windows).
+    """
     try:
         import resource
 

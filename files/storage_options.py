@@ -45,13 +45,14 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """Return the options of remote files after a check.
 
     Args:
-        options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `~/.cache/headrace/files`),
-            `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
-            (seconds, default 15). All other keys are passed to the library of the store. None: defaults.
+        options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `headrace/files` in
+            `$XDG_CACHE_HOME` or `~/.cache`), `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache),
+            `tries` (default 8) and `timeout` (seconds, default 15). All other keys are passed to the store's library.
+            None: defaults.
 
     Raises:
         TypeError: `options` is not a dict with string keys, or a value has a wrong type.
-        ValueError: a value is out of range.
+        ValueError: a value is out of range, or `timeout` is not a number.
 
     >>> storage_options_of({"cache_dir": "/scratch", "cache_bytes": 10**9, "region": "eu-west-1"})
     StorageOptions(cache_dir='/scratch', cache_bytes=1000000000, store=['region'])

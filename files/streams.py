@@ -38,7 +38,8 @@ def open_stream(
 
     Args:
         path: path or URL of the file.
-        decompress: "gzip" or "zstd"; "auto": chosen by the suffix `.gz` or `.zst`. None (default): the bytes are unchanged.
+        decompress: "gzip" or "zstd"; "auto": chosen by the suffix, `.gz` or `.gzip`, `.zst` or `.zstd`. None
+            (default): the bytes are unchanged.
         storage_options: how a remote file is reached and cached.
         max_expansion: maximum ratio of unpacked to compressed size, if the file unpacks to more than 1 GiB. Default 200.
 

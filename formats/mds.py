@@ -46,7 +46,7 @@ class MdsShard(NamedTuple):
 
 
 def shards_of(folder: str) -> list[MdsShard]:
-    """Read the index of a folder of MDS shards.
+    """Read the index of a folder of MDS shards, and return the shards that have samples.
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
@@ -96,6 +96,7 @@ def sample_of(
 
     Raises:
         ValueError, IndexError, ArithmeticError: the shard is damaged.
+        Exception: whatever a decoder raises.
     """
     begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
     if not begin <= end <= len(data):

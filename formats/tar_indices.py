@@ -25,7 +25,7 @@ from .tar import BLOCK, sample_name
 from .tar_links import Member
 
 MOST_CHECKED = 64
-"""Maximum number of headers that are checked."""
+"""Number of headers that are checked, if a file has as many members; at most twice as many, and the last one."""
 
 _MOST_BYTES = 1 << 30
 """Maximum size of an index in bytes. A larger file of this name is something else."""

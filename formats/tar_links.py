@@ -89,7 +89,7 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """Return the member to which a link leads. If there is none, return the last path; for a circle of links, "".
+    """Return the member to which a link leads. If there is none, return the last path; after 40 links, "".
 
     Args:
         link: the link.

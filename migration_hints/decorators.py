@@ -15,7 +15,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def explains_arguments(kind: ClassT) -> ClassT:
     """Make the public methods of a class, also inherited ones, raise a TypeError with a hint for unknown arguments.
 
-    Methods with `**` parameters are left out. Return the class.
+    Methods with `**` parameters, and functions that were made by `functools.wraps`, are left out. Return the class.
     """
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():

@@ -2,8 +2,8 @@
 
 Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading axis.
 
-The first element determines the dtype and shape of each array. Elements are copied into the batch as
-they come, a few at a time if they are small.
+The first element determines the shape and dtype of each array; a number that needs a wider dtype
+widens the array. Elements are copied into the batch as they come, a few at a time if they are small.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Batch(Operation):
         TypeError: `batch_size` is not an int, `drop_remainder` is not a bool, or `batch_fn` is not a function.
         ValueError: `batch_size` is not positive.
         BatchError: while batching, if two elements differ in structure or in the shape of a leaf; if a leaf is a number in
-            one element and a string or object in another; or if a leaf is a masked array.
+            one element and a string or object in another; or if a leaf is a masked array, a list without arrays, or a
+            generator or coroutine.
         NoElementError: while batching, if an element is None.
 
     >>> from headrace import load

@@ -36,8 +36,8 @@ class BudgetBatch(Operation):
     * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;
     * `mask`, `bool[rows, length]`: True where there is a token.
 
-    All batches with the same padded length have the same number of rows. So a jitted step compiles at most `len(pad_to)`
-    times. Batches are in random order, and so are records of similar length.
+    All batches with the same padded length have the same number of rows. So a jitted step compiles at most once for
+    each padded length. Batches are in random order, and so are records of similar length.
 
     If lengths are known, from the source or from `lengths=`, batches are planned before anything is read. Then `len(loader)`
     and `records_at` work, and all shards have the same number of batches, with the same shape at each step. The plan is the

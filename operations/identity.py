@@ -11,6 +11,7 @@ DIGITS = 8
 def fingerprint(operation: Operation) -> str:
     """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
 
+    If the operation has an attribute `fingerprint`, they depend on its value alone.
     The size of a batch does not change them. A checkpoint stores it separately, because a run may resume
     with another one.
 

@@ -27,6 +27,7 @@ def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Alloca
 
     Raises:
         BatchMemoryError: there is not enough memory.
+        OSError: the system reports another error, such as a lack of file descriptors.
     """
     try:
         return allocate(specs)

@@ -108,7 +108,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         """Return the length to which each leaf is padded, by its name. Leaves that are not padded are missing.
 
         Raises:
-            BatchError: a leaf is longer than `length`.
+            BatchError: a leaf is longer than `length`, or an int `length` could mean several leaves.
         """
         if None in self.lengths:
             targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
@@ -258,7 +258,8 @@ def batch_and_pad(
 
     Raises:
         ValueError: there are more elements than `batch_size`.
-        BatchError: a mask is requested, and elements are not dicts or already have that key.
+        BatchError: there are no elements, or they cannot be stacked; or a mask is requested, and elements are not dicts
+            or already have that key.
 
     >>> batch = batch_and_pad([{"x": 1}, {"x": 2}], batch_size=3)
     >>> batch["x"].tolist(), batch["mask"].tolist()

@@ -55,7 +55,7 @@ call of the dataset's `seed()`.
 """
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
-"""Type of a function that returns the arrays of one batch, uninitialised. They lie in one piece of memory."""
+"""Type of a function that returns the arrays of one batch, uninitialised. They may lie in one piece of memory."""
 
 
 Notify = Callable[[str, str], None]
@@ -131,7 +131,8 @@ class Context:
     Attributes:
         seed: seed of the random operations.
         position: position of the record in the global order; for a batch, the position of its first record.
-        row: index of the element among all elements that come from one position; 0 unless a flat map makes several.
+        row: index of the element among all elements that come from one position; 0 unless an operation that is not
+            one-to-one, such as a flat map, makes several.
         input: index of the task's input from which the element was made; for a batch, the index of one such input.
         packed: while rows of a window are packed, its documents and the index of the row; while a window is batched by
             budget, the indices of the batch's records in the window, and None; otherwise None.
@@ -181,7 +182,8 @@ class Operation:
     explains each. "Pushed" means passed to the next operation.
 
     Attributes:
-        takes: number of elements that are combined into one; None if each element is treated alone.
+        takes: number of elements that are collected and treated together, as a batch or window; None if each is treated
+            alone.
         drops_remainder: True if fewer than `takes` elements at the end are dropped.
         needs_one: True if it is an error that all elements are dropped in this way.
         only_stacks: True if elements are only combined into one tree of arrays.

@@ -65,7 +65,8 @@ class Stack:
         """Copy elements into `row` and the following rows. Row 0 begins a new batch.
 
         Raises:
-            BatchError: an element cannot be stacked, or differs from the first one in structure, shape or dtype.
+            BatchError: an element cannot be stacked, differs from the first one in structure or shape, or has a dtype
+                that has no common dtype with the others.
         """
         layout = self._layout
         self.row = row

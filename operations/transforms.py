@@ -65,8 +65,9 @@ class MapTransform(FunctionOperation):
 class RandomMapTransform(FunctionOperation):
     """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
 
-    The random numbers depend only on the seed, the position of the record, and the number of the operation. The sampler must
-    have a seed. Use the generator only during the call. TypeError if the function is not callable.
+    The random numbers depend only on the seed, the position of the record, the number of the operation, and the place
+    of the element among those that a flat map made of the record. The sampler must have a seed. Use the generator only
+    during the call. TypeError if the function is not callable.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())
@@ -301,7 +302,8 @@ class TransformMethods(ChainMethods[ChainT]):
     def random_map(self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None) -> ChainT:
         """Apply a function of each element and a random generator.
 
-        The random numbers depend only on the seed and the element's position.
+        The random numbers depend only on the seed, the number of operations before, and the element's position; after
+        a flat map, also on its place among the elements made of one record.
 
         Args:
             transform: a function `(element, rng)`, or a `RandomMapTransform`.

@@ -59,9 +59,10 @@ def as_source(data: Any) -> DataSource[Any]:
     | any other object with `__len__` and `__getitem__` | `data` itself |
 
     Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a table, a dict of
-            datasets, or a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
-        ValueError: `data` is empty, or its arrays have unequal lengths.
+        TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a class, a loader, a
+            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets or lists, or a tuple of columns,
+            `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
     2
@@ -92,7 +93,7 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError if `data` is a path, a table, a stream, a class, or a dict of datasets or lists; else do nothing.
+    """Raise TypeError for a path, class, lazy table, stream or loader, or a dict of datasets or lists; else do nothing.
 
     The message says what to pass instead.
     """

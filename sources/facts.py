@@ -38,7 +38,7 @@ class Generations(Protocol):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder in which generations are recorded; None if this process cannot write to it."""
+        """Folder in which generations are recorded; None if it does not exist, or this process cannot write to it."""
 
     def generation_records(self, generation: int, /) -> int:
         """Return the number of records of a stored generation."""

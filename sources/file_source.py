@@ -25,10 +25,10 @@ RecordT = TypeVar("RecordT")
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
 
-    A subclass defines two methods. `_take` receives the paths of the files, and sets `_paths`, `_ends` (the first key
-    after each part) and `_identity` (digests for the fingerprint). `_read_part` reads records of one part, i.e. of a
-    file or of a row group of a file. `_prepare` creates the attributes that are not pickled; `_unpickled` lists their
-    names.
+    A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take` receives the paths of the
+    files, and sets `_paths`, `_ends` (the first key after each part) and `_identity` (digests for the fingerprint).
+    `_read_part` reads records of one part, i.e. of a file or of a row group of a file. `_prepare` creates the
+    attributes that are not pickled; `_unpickled` lists their names.
     """
 
     _kind: ClassVar[str] = ""

@@ -93,7 +93,7 @@ class ImageFolderDataSource:
     Raises:
         SourceNotFoundError: a path matches no file.
         SourceError: there are no images; an image lies beside the class folders; or its class is not in `classes`.
-        ValueError: `paths` is an empty list, or a class is named twice.
+        ValueError: `paths` is an empty list, or a class or an extension is named twice.
         TypeError: a path is neither a string nor a `pathlib.Path`; or `classes` or `extensions` is not a list of strings.
 
     Attributes:

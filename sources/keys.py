@@ -54,7 +54,7 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
         source: name of the source, for the message.
 
     Raises:
-        TypeError: `keys` is not a one-dimensional sequence of integers.
+        TypeError: `keys` is not a one-dimensional sequence of integers. Empty arrays of any shape and dtype pass.
         RecordKeyError: a key lies outside `[0, length)`. The message names the first such key.
 
     >>> check_keys([2, 0], 3, "MemorySource")

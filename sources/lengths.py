@@ -50,7 +50,8 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
             * None: the source's own `lengths`;
             * an array: one length for each record;
             * a string: name of a field. A length is the length of the array, list or text in the field, or the number
-              in the field. "bytes" means the size of each record in its file;
+              in the field. "bytes" means the size of each record in its file; if the source does not know sizes, the
+              field of this name;
             * a function that takes a record and returns its length. All records are read by this call;
             * a `pathlib.Path`: a file that `headrace.measure_lengths` wrote.
 

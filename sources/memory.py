@@ -89,7 +89,10 @@ class MemorySource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes."""
+        """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes.
+
+        The records of a sequence that is not a list, tuple or range are not digested.
+        """
         layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
         digests = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
@@ -99,6 +102,8 @@ class MemorySource:
     @cached_property
     def lengths(self) -> Any:
         """Length of the array in each record, `int64[records]`; None if records contain no arrays.
+
+        Also None for a sequence of records that is neither a list nor a tuple.
 
         If records are dicts, this is a dict with one such array for each field that contains arrays.
 
@@ -110,7 +115,7 @@ class MemorySource:
         return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`.
+        """Return the length of a field of each record, `int64[records]`; for a column of numbers, the column itself.
 
         The length is the length of the array, list or text in the field. If the field contains an
         integer, the integer is the length.
@@ -248,7 +253,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
 
 
 def _refuse_columns(data: tuple[Any, ...]) -> None:
-    """Raise TypeError if `data` is a tuple of columns, `(X, y)`, i.e. of arrays longer than the tuple."""
+    """Raise TypeError for a tuple of columns, `(X, y)`: two or more arrays of one length, which exceeds the tuple's."""
     if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
         return
     length = len(data[0])

@@ -20,7 +20,7 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Call a function for each part on several threads, and return the results in the order of `parts`.
+    """Call a function for each part, as `in_parallel` does, and return the results in the order of `parts`.
 
     Equal parts are passed to the function only once.
 

@@ -21,7 +21,7 @@ ENDLESS = (1 << 63) - 1
 class RunThroughSource:
     """Source whose elements one worker reads in order, from a dataset that can only be iterated.
 
-    The state of its iterator is a JSON value, in which strings may be bytes.
+    The state of its iterator is a JSON value, which may also contain `bytes`.
 
     Args:
         dataset: the dataset to iterate.

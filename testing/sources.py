@@ -34,7 +34,7 @@ class SourceConformance:
     Attributes:
         count: number of records.
         on_files: False (default). True for a source that reads files: its pickle is small, its files may be moved, and
-            none of them stays open.
+            none of them stays open after `close`, or when the source has died.
 
     >>> class TestSquares(SourceConformance):
     ...     def open(self, folder, count):

@@ -14,11 +14,11 @@ from ..samplers import ShardOptions
 from .comparing import assert_equal, comparable
 
 STEPS = 40
-"""Number of elements that are compared if a stream has no end."""
+"""Maximum number of elements of a stream that are compared, except in the test with other shards."""
 
 
 class StreamConformance:
-    """Base of the classes whose tests run a loader. A subclass defines `loader`.
+    """Base of the classes whose tests run a loader. A subclass defines `loader`. They compare at most 40 elements.
 
     Attributes:
         worker_counts: numbers of worker processes whose streams are compared with the stream of none.

@@ -51,7 +51,8 @@ def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
         name: name of the file, for messages.
 
     Returns:
-        Type of each column, "int", "float" or "text"; and the number of rows that were read.
+        Type of each column, "int", "float" or "text"; and the number of rows from which they were guessed. Rows with
+        another number of values are not used.
 
     >>> guessed_types(io.BytesIO(b"a,b,c\n1,2.5,x\n2,,\n"), "x.csv")
     ({'a': 'int', 'b': 'float', 'c': 'text'}, 2)
@@ -77,7 +78,8 @@ def read_records(
         on_damage: function that is called with the error for each row that is skipped. None (default): the error is raised.
 
     Raises:
-        SourceError: the columns differ from `types`, or a row does not fit them.
+        SourceError: the columns differ from `types`, or the file is not valid CSV, also with `on_damage`; or a row
+            does not fit the columns.
 
     >>> list(read_records(io.BytesIO(b"a,b\n1,x\n,y\n"), "x.csv", {"a": "int", "b": "text"}))
     [(2, {'a': 1, 'b': 'x'}), (3, {'a': None, 'b': 'y'})]

@@ -47,7 +47,9 @@ def as_example(record: Any) -> bytes:
     Bytes are unchanged.
 
     Raises:
-        ConversionError: the record is something else, or an array in a dict has several axes.
+        ConversionError: the record is something else; or a value in a dict cannot be a feature, such as an array with
+            several axes. Values that are None are left out.
+        ValueError: an array has Python objects.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)

@@ -195,7 +195,11 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """Wait for a block that another thread or process writes; return `{block: mapping}`, {} if it did not come."""
+        """Wait for a block that another thread or process writes; return `{block: mapping}`.
+
+        If the other one gave up, this thread fetches the block. The result is {} if the block was removed or damaged
+        meanwhile.
+        """
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
             try:

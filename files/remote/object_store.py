@@ -20,7 +20,7 @@ from ..storage_options import StorageOptions
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
-"""HTTP status codes after which a request is repeated."""
+"""HTTP status codes from 300 to 499 after which a request is repeated. It is repeated after all from 500, too."""
 
 _CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
 """Words in error messages that mean: no credentials were found, also not by the services of cloud machines."""

@@ -97,8 +97,9 @@ def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception)
 class HubStore(OtherStore):
     """Store (`FileStore`) of repositories of Hugging Face. A key is the whole URL.
 
-    A branch may move while files are read, and an answer does not name its commit. So files are read at the commit that the
-    branch had when this process first read from it. If another process reads another version, the stamp of the file shows it.
+    A branch may move while files are read, and an answer does not name its commit. So files are read at the commit that
+    was last looked up: at the first use of the branch, and again if a stamp is requested more than `KNOWN_SECONDS`
+    later. If another version is read, the stamp of the file shows it.
     """
 
     def __init__(self, url: str, options: StorageOptions) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ...errors import HeadraceError
 
 _AT_ONCE = 16
-"""Maximum number of requests at the same time."""
+"""Maximum number of requests of one call at the same time."""
 
 _MOST_SHARES = 1024
 """Maximum number of shares into which items are divided."""
@@ -28,7 +28,8 @@ ResultT = TypeVar("ResultT")
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
     """Return the result of `work` for each item, in order.
 
-    Several items are processed at the same time, unless they keep the processor busy.
+    Several items are processed at the same time. Of 1,000 or more, those that keep the processor busy are processed one
+    after the other in this thread.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]

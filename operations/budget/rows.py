@@ -64,7 +64,7 @@ class RowPadding:
             check: function that is called with the lengths of the records before they are cut. None: no check.
 
         Raises:
-            BatchError: records differ in structure or shape; dtypes have no common dtype; a leaf is None or a list;
+            BatchError: records differ in structure or shape; dtypes have no common dtype; a leaf is a list;
                 a record has no array; or a record has the key "lengths" or "mask".
         """
         named = [_named(record) for record in records]

@@ -47,8 +47,8 @@ class DecodeImage(OnImages, MapTransform):
     is ignored.
 
     Args:
-        size: (height, width) of all results. JPEGs are decoded at a smaller scale if that saves work. Default: the size of
-            the image in the file.
+        size: (height, width) of all results, or one integer for both. JPEGs are decoded at a smaller scale if that
+            saves work. Default: the size of the image in the file.
         channels: 3 (default: red, green, blue), 1 (grey) or 4 (with opacity), whatever the file has.
         dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits; values of other files times 257); or
             `np.float32`, 0 to 1.
@@ -62,7 +62,7 @@ class DecodeImage(OnImages, MapTransform):
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: an argument is out of range.
-        TypeError: `size` is not a pair of integers.
+        TypeError: `size` is neither an integer nor a pair of integers; or `channels` or `max_pixels` is not an integer.
 
     >>> import cv2
     >>> data = cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes()

@@ -1,6 +1,7 @@
 """Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-They are imported with the first image, so code that only describes a pipeline does not import them.
+They are imported with the first image, or when an operation is unpickled, so code that only describes
+a pipeline does not import them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: an argument is out of range.
-        TypeError: `size` is not a pair of integers.
+        TypeError: `size` is neither an integer nor a pair of integers.
 
     >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
     (2, 2, 3)
@@ -65,6 +65,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
 
         Raises:
             ImageError: the input is not an image, or a dict has no such key.
+            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 

@@ -39,7 +39,7 @@ def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") ->
         image: array of a dtype that OpenCV accepts.
         size: (height, width).
         interpolation: one of `INTERPOLATIONS`. "auto": halve the image as often as possible by averaging pixels, and then
-            interpolate linearly, so that every pixel counts.
+            interpolate linearly. Each halving leaves out the last row or column of an odd number; all others count.
     """
     if image.shape[:2] == size:
         return image
@@ -62,12 +62,13 @@ class Resize(OnImages, MapTransform):
         size: (height, width), or one integer for both.
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         interpolation: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos". "auto" halves an image as often as
-            possible by averaging pixels, and then interpolates linearly: every pixel counts, at nearly the speed of "linear".
+            possible by averaging pixels, and then interpolates linearly, at nearly the speed of "linear". Each halving
+            leaves out the last row or column of an odd number; all others count.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: `interpolation` is unknown, or a length is less than 1.
-        TypeError: `size` is not a pair of integers.
+        TypeError: `size` is neither an integer nor a pair of integers.
 
     >>> import numpy as np
     >>> Resize((2, 3)).map(np.zeros((8, 9, 3), np.uint8)).shape
@@ -85,6 +86,7 @@ class Resize(OnImages, MapTransform):
 
         Raises:
             ImageError: the input is not an image, or a dict has no such key.
+            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
         """
         return self.with_image(element, self._resized)
 

@@ -49,9 +49,10 @@ class ArrayRecordDataSource(FileSource[bytes]):
     """Records of ArrayRecord files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     Args:
-        paths: a path; a glob; a directory (its `*.array_record*` files); `"path[start:end]"`, the records `[start, end)` of
-            one file (`[start:]` and `[:end]` are open ranges); a file instruction of TFDS, with `filename`, `skip` and
-            `take`; or a list of any of these. Files of a glob or directory are sorted by name; a list keeps its order.
+        paths: a path; a glob; a directory (its `*.array_record*` and `*.arrayrecord*` files); `"path[start:end]"`, the
+            records `[start, end)` of one file (`[start:]` and `[:end]` are open ranges); a file instruction of TFDS,
+            with `filename`, `skip` and `take`; or a list of any of these. Files of a glob or directory are sorted by
+            name; a list keeps its order.
         reader_options: options of the library's reader, `{name: value}`. They override `readahead_buffer_size: 0` and
             `max_parallelism: 0`, which suit random access.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
@@ -65,10 +66,12 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; or there are no records.
+        SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; there are no records; or the
+            generation does not exist, or one of its files was modified.
         ValueError: `paths` is an empty list; a range is malformed, or is used with `growing`; the library does not know a
             reader option; or `max_open_files` is less than 1.
-        TypeError: a path is neither a string nor a `pathlib.Path`, or `max_open_files` is not an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `reader_options` is not a dict, or `max_open_files`
+            is not an integer.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):

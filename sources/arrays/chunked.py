@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 GAP_BYTES = 1 << 16
-"""Bytes between two rows of an array without chunks that are read too, because that is faster than another read."""
+"""Maximum gap in bytes between two rows of an array without chunks that are read by one call, gap included."""
 
 
 class ChunkedSource:
@@ -117,7 +117,7 @@ class ChunkedSource:
         return self._read(np.array([check_key(key, self._count, type(self).__name__)], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """Return the records of `keys`, in order. Each chunk that has some of them is read once.
+        """Return the records of `keys`, in order. Each chunk that has some of them is read at most once.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -151,7 +151,7 @@ class ChunkedSource:
         return found
 
     def _run(self, name: str, array: Any, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array, read-only. Chunks are kept, because neighbouring records follow soon."""
+        """Return consecutive rows of an array, read-only. A chunk is kept, unless it exceeds `cache_bytes`."""
         if (rows := self._kept.get((name, start))) is not None:
             self._kept.move_to_end((name, start))
             return rows
@@ -216,7 +216,7 @@ class ChunkedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of names, dtypes, shapes and sizes. It does not depend on the folder."""
+        """Number of records; digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
         return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
 
     def close(self) -> None:

@@ -32,7 +32,8 @@ class HDF5Source(ChunkedSource):
         SourceNotFoundError: the file does not exist.
         SourceError: it is not an HDF5 file, or cannot be read.
         NoRecordsError: there are no rows.
-        ValueError: a name is not a dataset of the file, or the datasets have unequal lengths.
+        ValueError: a name is not a dataset of the file, the list of names is empty, a dataset is a single value, the
+            datasets have unequal lengths, or `cache_bytes` is less than 1.
         TypeError: `path` is not a path.
         MissingExtraError: h5py is not installed.
 
@@ -56,7 +57,11 @@ class HDF5Source(ChunkedSource):
 
     @classmethod
     def of(cls, opened: Any) -> HDF5Source:
-        """Return the source of an open h5py dataset, group or file. It opens the file again."""
+        """Return the source of an open h5py dataset, group or file. It opens the file again.
+
+        Raises:
+            TypeError: the object is closed, or is not in a file on disk.
+        """
         import h5py
 
         if not opened:

@@ -24,7 +24,7 @@ class NpzSource(ChunkedSource):
     """Rows of one or several arrays of an `.npz` file, which `np.savez` or `np.savez_compressed` has written.
 
     Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory. Each process decompresses a
-    compressed array once, when it reads the first row of it.
+    compressed array as a whole when it reads the first row of it, and keeps it until `close`.
 
     Args:
         path: path of a local file.
@@ -33,9 +33,10 @@ class NpzSource(ChunkedSource):
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        SourceError: it is not an `.npz` file, or has an array of Python objects.
+        SourceError: it is not an `.npz` file, or one of the arrays to read has Python objects.
         NoRecordsError: there are no rows.
-        ValueError: a name is not an array of the file, or the arrays have unequal lengths.
+        ValueError: a name is not an array of the file, the list of names is empty, an array is a single value, or the
+            arrays have unequal lengths.
         TypeError: `path` is not a path.
 
     >>> import tempfile

@@ -4,11 +4,12 @@ The libraries are recognised by the names of their classes. None is imported.
 
 | column | array |
 |---|---|
-| numbers, booleans, dates and times, without missing values | of their dtype; nothing is copied where the library allows it |
+| numbers, booleans, dates, durations, times without zone, none missing | of their dtype; not copied where possible |
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
-| anything else: texts, lists, structs, columns with missing values | array of Python objects, with None for a missing value |
+| all others: texts, lists, structs, times of day, columns with missing values | Python objects; None for missing ones |
 
-NaN and NaT in pandas columns of floats and times stay what they are.
+NaN and NaT in pandas columns of floats and times stay what they are. A polars column of timestamps with
+a time zone becomes `datetime64` in UTC.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class ZarrSource(ChunkedSource):
         SourceNotFoundError: there is neither an array nor a group.
         SourceError: it cannot be read.
         NoRecordsError: there are no rows.
-        ValueError: a name is not an array of the group, or the arrays have unequal lengths.
+        ValueError: a name is not an array of the group, the list of names is empty, an array is a single value, the
+            arrays have unequal lengths, or `cache_bytes` is less than 1.
         TypeError: `path` is not a path.
         MissingExtraError: Zarr is not installed.
 

@@ -68,7 +68,7 @@ class BlockCache(Generic[BlockT]):
     def forget(self) -> None:
         """Empty the cache, and replace its lock.
 
-        Called in a child process after a fork, where the threads that were decoding do not exist.
+        Called by the constructor, and in a child after a fork, where the threads that were decoding do not exist.
         """
         self._lock = threading.Lock()
         self._pending = {}

@@ -143,7 +143,7 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Return a pyarrow array without dictionary encoding and extension types. Tensors are returned unchanged."""
+    """Return a pyarrow array without dictionary encoding and extension types. Tensors without nulls are unchanged."""
     import pyarrow as pa
 
     if isinstance(array, pa.DictionaryArray):
@@ -156,7 +156,8 @@ def plain(array: Any) -> Any:
 def dense(array: Any) -> Array | None:
     """Return a pyarrow array as a NumPy array, `[rows, …]`.
 
-    Return None if it does not consist of numbers, dates or times of one shape, or has a null at any level.
+    Return None if its values are not of types for which `is_scalar` is True, have no common shape, or if there is a
+    null at any level.
     """
     import pyarrow.types as kinds
 
@@ -185,7 +186,7 @@ def _ragged(array: Any) -> DecodedColumn | None:
 def filled(array: Any) -> Array:
     """Return a pyarrow array of numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans.
 
-    Nulls among floats become NaN.
+    Nulls among floats become NaN; among dates, durations and timestamps NaT.
     """
     import pyarrow.types as kinds
 
@@ -195,7 +196,7 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Return True if an Arrow type is a number, a boolean, or a date or time without a time zone."""
+    """Return True for integers, floats, booleans, dates, durations, and timestamps without a time zone."""
     scalars, timestamp = _scalar_ids()
     number = kind.id
     return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.

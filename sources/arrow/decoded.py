@@ -18,7 +18,7 @@ ValueOf = Callable[[Any], Any]
 
 # Converting a column takes as long as a few values of it.
 _FEW = 4
-"""Number of rows of a row group that are converted value by value."""
+"""Maximum number of rows of a row group that are converted value by value."""
 
 
 class Form:

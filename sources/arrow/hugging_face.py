@@ -35,10 +35,12 @@ class HuggingFaceDataSource:
 
     * no format: Python objects, as `dataset[k]` returns them;
     * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource` returns them;
-    * any other format, or features that must be decoded (images): the result of `dataset.__getitems__`.
+    * any other format, a format with options, or features that must be decoded (images): the result of
+      `dataset.__getitems__`.
 
-    If all columns are numbers or texts (with format "numpy" also arrays of one shape), `Batch` reads whole columns from the
-    table. A dataset on disk is mapped into memory. Pickling it stores only the names of its files.
+    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays whose type has a fixed
+    shape), `Batch` reads whole columns from the table. A dataset on disk is mapped into memory. Pickling it stores only
+    the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
@@ -122,7 +124,9 @@ class HuggingFaceDataSource:
     def columns(self) -> Any:
         """Dict by name of the columns, from which `Batch` reads whole columns.
 
-        None if a column is neither numbers nor texts, if `datasets` reads the rows, or if there are no rows.
+        None if a column has nulls, or values that are neither numbers nor texts. With the format "numpy", times and
+        arrays whose type has a fixed shape are possible, too; without it, uint64 is not. None also if `datasets` reads
+        the rows, or if there are no rows.
         """
         if not self._reads_table or not self._length:
             return None
@@ -149,9 +153,9 @@ class HuggingFaceDataSource:
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
-        """Lengths of the arrays in each column that has arrays, `{name: int64[rows]}`.
+        """Lengths of the arrays in each column of arrays without nulls, `{name: int64[rows]}`.
 
-        None if the format is not "numpy", if `datasets` reads the rows, or if no column has arrays.
+        None if the format is not "numpy", if `datasets` reads the rows, or if there are no rows or no such column.
         """
         if self._as_python or not self._reads_table or not self._length:
             return None

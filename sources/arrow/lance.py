@@ -41,8 +41,8 @@ class LanceSource:
         uri: a folder, or another URI that Lance accepts, such as `s3://…`.
         columns: names of the columns to read, in this order. Default: all. Others are not read.
         filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows that satisfy it are the
-            records, in the order of the table. Lance evaluates it once, in the constructor. It takes 8 bytes of memory per
-            selected row. None (default): all rows.
+            records, in the order of the table. Lance evaluates it in the constructor, and again in `lengths_by`. It
+            takes 8 bytes of memory per selected row. None (default): all rows.
         version: version or tag of the table. Default: the newest.
         storage_options: options that are passed to Lance, for tables in stores.
 
@@ -60,7 +60,7 @@ class LanceSource:
 
     _table: Any
     _process: int | None
-    """Id of the process that opened the table; None if it is not open."""
+    """Id of the process that last opened the table; None before that, and after unpickling."""
 
     def __init__(
         self,

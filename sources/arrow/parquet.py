@@ -5,7 +5,8 @@ that a call needs once, and keeps the last used ones in memory. If the data is l
 `cache_bytes`, a shuffled order decodes about one row group per record. Write such files with small
 row groups (a few hundred rows).
 
-Local files stay open after the first read, until the source is closed or deleted (`row_groups.py`).
+Local files stay open after the first read, until the source is closed or deleted, or more files are open than a
+process keeps open (`row_groups.py`).
 File format: https://parquet.apache.org/docs/file-format/.
 """
 
@@ -55,11 +56,11 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (lists of numbers), a `str`,
-    `bytes`, None (nulls), or nested Python objects (structs, maps, lists of strings).
+    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone).
 
     Args:
-        paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. Files of a glob or directory are sorted
-            by name; a list keeps its order.
+        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`) or a list of these. Files of a
+            glob or directory are sorted by name; a list keeps its order.
         columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The row group used last always stays.

@@ -1,9 +1,9 @@
 """Decode row groups, numbered over all files, and return their rows.
 
 * A footer, i.e. the description of a file at its end, is parsed once and kept. Threads share it.
-* Local files stay open. Several threads may read one file, each by its own `ParquetFile`. Before
-  and after each read it is checked that the path still leads to the same file. Files on other file
-  systems are opened for each read.
+* Local files stay open, up to the limit of `ReaderPool`. Several threads may read one file, each by
+  its own `ParquetFile`. Before and after each read it is checked that the path still leads to the
+  same file. Files on other file systems are opened for each read.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _own_cancellation() -> SourceError:
 class Coroutines:
     """Group of coroutines that run in the event loop of this process, as `Pool` is a group of threads.
 
-    After `close`, none of them runs.
+    After `close`, none of them runs, unless it was called on the loop's own thread, where it cannot wait.
     """
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Coroutines:
             task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Cancel the running coroutines, and wait until they have ended. May be called twice."""
+        """Cancel the running coroutines, and wait for their end unless on the loop's thread. May be called twice."""
         if self._loop.is_current_thread:  # something that is dropped there: the loop cannot wait for itself
             self._cancel()
         elif self._loop.alive:

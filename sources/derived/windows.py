@@ -51,8 +51,9 @@ class Windows(OnSource):
             episode are consecutive; or one number, if all frames belong to one episode.
 
     Raises:
-        TypeError: an argument has a wrong type.
-        ValueError: no episode is long enough, or there is not one episode for each frame.
+        TypeError: an argument has a wrong type, or `lengths` and `episodes` are combined.
+        ValueError: no episode is long enough; there is not one episode for each frame; the frames of an episode are not
+            consecutive; or `length` or `stride` is less than 1.
         LengthsError: the source does not know lengths; or, when a window is read, an episode has another length.
 
     >>> frames = {"x": np.arange(10) * 10}
@@ -254,7 +255,7 @@ def _runs(episodes: Any, frames: int) -> Int64s:
         frames: number of frames.
 
     Raises:
-        TypeError: the values are neither integers nor strings.
+        TypeError: the values are neither integers, bools nor strings.
         ValueError: there is not one value for each frame, or a value occurs in two groups.
     """
     array = np.asarray(episodes)

@@ -25,13 +25,13 @@ from ...files.storage_options import StorageOptions
 MANIFEST = "manifest.json"
 KIND, VERSION = "headrace conversion", 1
 WORKPLACE = ".conversion"
-"""Name of the folder that exists only during a conversion."""
+"""Name of the folder that exists from the beginning of a conversion until it is done."""
 PLAN = f"{WORKPLACE}/plan.json"
 RECEIPT = "receipt-"
 
 
 class FinishedShards(NamedTuple):
-    """Complete files of a conversion.
+    """Complete files of a conversion, up to its first incomplete shard.
 
     Attributes:
         names: paths of the files, relative to the conversion's folder, in order.
@@ -55,7 +55,7 @@ def receipt_name(shard: str) -> str:
 
 
 def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | None:
-    """Return the complete files of a conversion, in order, or None if the folder has no conversion.
+    """Return the files of a conversion before its first incomplete shard, or None if the folder has no conversion.
 
     Args:
         folder: the folder that `headrace.convert` writes to.

@@ -114,7 +114,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_inspect_file` for each file, in order. A source that grows inspects each file only once."""
+        """Return the result of `_inspect_file` for each file; a growing source inspects only new or modified files."""
         if self._growth is None:
             return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -322,7 +322,7 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def complete(self) -> bool:
-        """True unless `headrace.convert` is still writing files."""
+        """False while `headrace.convert` is writing files; always True if the source looks for no new files."""
         return self._growth is None or self._growth.pinned or self._growth.complete
 
     def generation_complete(self, generation: int) -> bool:
@@ -338,7 +338,7 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder in which generations are recorded; None if this process cannot write to it, or the source does not grow."""
+        """Folder of recorded generations; None if it is missing or not writable, or the source does not grow."""
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:

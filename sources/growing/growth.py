@@ -1,7 +1,7 @@
 """Find the files of each generation (numbered list of files) of a growing source, and new files.
 
-New files are added after all known files: files of a conversion in its order, all others sorted by
-path and name. The keys of known records do not change.
+New files are added after all known files: files of a conversion in its order, all others in
+the order of the user's paths, and within a glob or folder sorted by name. The keys of known records do not change.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Growth:
 
     @property
     def folder(self) -> str | None:
-        """Folder in which generations are recorded; None if this process cannot write to it."""
+        """Folder in which generations are recorded; None if it does not exist, or this process cannot write to it."""
         return self._log.written
 
     def _name(self, path: str) -> str:
@@ -286,7 +286,7 @@ def growth_of(
 
     Raises:
         TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
-        ValueError: `generation` is negative; generations would be written to a store; or the path is empty.
+        ValueError: `generation` is negative; generations would be written to a store; or `growing` is the empty string.
         SourceError: the generation does not exist.
     """
     if growing is False and generation is None:

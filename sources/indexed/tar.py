@@ -145,7 +145,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each sample.
 
-        If a member is a link, the length is the sum of the sizes of the members.
+        If a member is a link, the length is the sum of the sizes of the members, but ends with the file's last member.
 
         Args:
             index: index of the file.

@@ -1,5 +1,7 @@
 """Source that combines several sources, the parts of a mix. A call reads each part at most once.
 
+If all parts are in memory, it looks up single records instead.
+
 With n parts, record i of part p has the key `i * n + p`. So keys do not change when a part grows.
 """
 
@@ -38,7 +40,7 @@ class MixedSource:
         parts: the sources by name.
 
     Raises:
-        TypeError: `parts` is neither a dict nor a list, or a part is not a source.
+        TypeError: `parts` is neither a dict nor a list, a name is not a string, or a part is not a source.
         ValueError: there are no parts, or a part is empty.
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
@@ -109,6 +111,8 @@ class MixedSource:
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
         """Return the records of `keys`, in order, by one call for each part that has some of them.
+
+        If all parts are in memory, the records are looked up one by one.
 
         Raises:
             RecordKeyError: a key has no record.

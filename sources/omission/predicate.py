@@ -1,7 +1,8 @@
 """Select records by a user's predicate of file and row.
 
-The predicate is called with the name of a file and an array of many row indices. If that raises an
-exception, or does not return bools (one for all rows, or one for each), it is called for each row.
+If the source's facts have `file_runs`, the predicate is called with the name of a file and an array of many row
+indices. If that raises an exception, or does not return bools (one for all rows, or one for each), it is called for
+each row. For other sources, it is called for each row.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
     """Return the results of a predicate for consecutive rows of a file, `bool[count]`.
 
-    It is called once with the array of all row indices. If that raises an exception, or the result is
-    neither `bool[count]` nor a single bool, it is called for each row.
+    If there are several rows, it is called once with the array of all row indices. If that raises an exception,
+    or the result is neither `bool[count]` nor a single bool, it is called for each row.
 
     Args:
         predicate: takes the name of a file and a row (or an array of rows), and returns a bool (or an array).

@@ -94,8 +94,8 @@ class FormerSource:
 def former_sources(source: Any) -> list[FormerSource]:
     """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source, the latest first.
 
-    The list is empty if no records were omitted, or if the source does not read all files of the folder in the order of its
-    manifest.
+    The list is empty if there is no manifest, if no records were omitted, or if the source does not read all files of
+    the folder in the order of the manifest.
 
     Raises:
         SourceError: the manifest, or a file of keys, cannot be read.

@@ -32,9 +32,9 @@ class MdsSource:
     """Samples of MDS shards, which MosaicML's `streaming.MDSWriter` has written. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are `bytes`, for
-    `DecodeImage`; "pil" is an array `uint8[height, width, channels]`; "ndarray" is a read-only array; numbers are NumPy
-    scalars, but "int" is an `int`. Files are mapped into memory. A compressed shard is decompressed as a whole when a
-    sample of it is read; some decompressed shards are kept.
+    `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last axis for a single channel;
+    "ndarray" is a read-only array; numbers are NumPy scalars, but "int" is an `int`. Files are mapped into memory. A
+    compressed shard is decompressed as a whole when a sample of it is read; some decompressed shards are kept.
 
     Args:
         folder: local folder with an `index.json` and all shards that it names.
@@ -45,11 +45,12 @@ class MdsSource:
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a shard is missing.
-        SourceError: the index is not one of MDS, version 2; or, when it is read, a shard is damaged.
+        SourceError: the index is not one of MDS, version 2; a column has an unknown encoding, or has pickled objects
+            without `allow_pickle`; or, when it is read, a shard is damaged, or the library for its compression is not
+            installed.
         NoRecordsError: there are no samples.
-        ValueError: a name in `columns` is not a column, or `cache_bytes` is less than 1.
+        ValueError: a name in `columns` is not a column, `columns` is empty, or `cache_bytes` is less than 1.
         TypeError: `folder` is not a path.
-        MissingExtraError: the library for the compression is not installed.
 
     Example (needs shards):
         `MdsSource("train", columns=["image", "class"])[0]` is a dict with these two keys.

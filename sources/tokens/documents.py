@@ -2,7 +2,8 @@
 
 A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
 share the system's page cache. A source has paths, and opens a file on first use. No file
-descriptor stays open, so thousands of files are possible.
+descriptor stays open, so thousands of files are possible. If there are more than `MOST_MAPPED` files,
+or a file is in a store, documents are copies that are read from open files.
 """
 
 from __future__ import annotations
@@ -227,6 +228,8 @@ class DocumentSource(FileSource[Any]):
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Number of documents and tokens, and a digest of dtype, name, some offsets and some tokens.
+
+        For several files also a digest of their names and sizes.
 
         It does not depend on where the files are. Of more than 32,768 files, 1,024 are digested.
         """

@@ -59,7 +59,8 @@ class TokenSource(TokenDocuments):
         SourceError: a file is empty, cut off or of another kind; the offsets do not ascend, or exceed the last token; files
             have different dtypes; there are no documents.
         ValueError: two of `offsets`, `document_length`, `end_of_text` and `begin_of_text` are given; `offsets` is given for
-            several files; `document_length` is less than 1; a token does not fit the dtype; or `paths` is an empty list.
+            several files or with `growing`; `document_length` is less than 1; a token does not fit the dtype; or
+            `paths` is an empty list.
         TypeError: a path is neither a string nor a `pathlib.Path`, `dtype` is not an integer type, `name` is not a
             string, or `offsets` or a token is not an integer.
 

@@ -87,6 +87,7 @@ class TokenWriter:
             TypeError: the tokens are not integers, or do not have one axis.
             ValueError: a token does not fit the dtype. Nothing is written, and the writer stays usable.
             ClosedError: the writer was closed.
+            OSError: the file system reports an error. The unfinished files are removed.
         """
         if self._parts is None:
             raise ClosedError(f"the writer of {shorten(self._path)} was closed. Make a new one, with another path.")

@@ -172,7 +172,10 @@ class ElasticIterator(IterDataset[Any]):
         )
 
     def close(self) -> None:
-        """Stop reading, and end the workers; a later `next(…)` continues."""
+        """Stop reading, and end the workers.
+
+        With random access, a later `next(…)` continues. For a stream it raises ValueError, until a state is restored.
+        """
         self._iterator.close()
 
 

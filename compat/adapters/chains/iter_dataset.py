@@ -354,7 +354,11 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread, up to `prefetch_buffer_size` elements ahead. No effect with workers or 0."""
+    """The same stream, made on a thread, up to `prefetch_buffer_size` elements ahead. No effect with workers or 0.
+
+    Raises:
+        ValueError: `prefetch_buffer_size` is negative.
+    """
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         if prefetch_buffer_size < 0:

@@ -155,7 +155,7 @@ def _share(counts: Indices, part: int, whole: int) -> Indices:
 def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
     """Convert weights to whole numbers as Grain does.
 
-    The smallest weight becomes 100; the others are scaled alike and cut to whole numbers.
+    The smallest weight becomes 100, or 99 by rounding of floats; the others are scaled alike and cut to whole numbers.
 
     Args:
         weights: a positive number for each dataset; None for equal weights, which gives all 1.

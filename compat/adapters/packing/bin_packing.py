@@ -67,7 +67,7 @@ class BinPack(Packing):
     """A stream that packs documents into several bins at a time.
 
     When a document fits into no bin, all bins become rows.
-    The rows are emitted in shuffled order.
+    The rows are emitted in shuffled order, unless `shuffle_bins` is False.
 
     Args:
         parent: a stream of documents: dicts of arrays.

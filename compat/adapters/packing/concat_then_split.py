@@ -26,7 +26,9 @@ class BOSHandling(enum.Enum):
 
 
 class ConcatThenSplitIterDataset(Packing):
-    """A stream of rows that documents fill end to end; only the last row has padding.
+    """A stream of rows that documents fill end to end.
+
+    With one feature, which is cut, only the last row has padding. With several, a row ends when one of them is full.
 
     Args:
         parent: a stream of dicts of arrays, with the features of `length_struct`.
