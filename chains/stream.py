@@ -346,7 +346,8 @@ def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
         values = [getattr(each, option.name) for each in (one, other)]
         chosen = [value for value in values if value != getattr(default, option.name)]
         if chosen:
-            changes[option.name] = max(chosen) if isinstance(chosen[0], (int, float)) else chosen[-1]
+            numbers = all(isinstance(value, (int, float)) for value in chosen)
+            changes[option.name] = max(chosen) if numbers else chosen[-1]
     kinds = {each.worker_kind for each in (one, other) if each.worker_count != 0}
     if len(kinds) > 1 and "thread" in kinds:  # threads leave the work to processes or actors
         (changes["worker_kind"],) = kinds - {"thread"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr, shorten
-from ...errors import SourceError, SourceNotFoundError
+from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from .chunked import Array, ChunkedSource
 
@@ -76,6 +76,10 @@ class HDF5Source(ChunkedSource):
             return cls(path, inside)
         found: list[str] = []
         opened.visititems(lambda name, item: found.append(name) if _has_rows(item, h5py) else None)
+        if not found:
+            raise NoRecordsError(
+                f"group {short_repr(inside)} of {shorten(path)} has no datasets. Pass a group that has some."
+            )
         return cls(path, [f"{inside}/{name}" if inside else name for name in found])
 
     def _opened(self) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...common.lazy_exports import optional_library
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
-from ...errors import LengthsError, NoRecordsError, SourceError
+from ...errors import LengthsError, MissingExtraError, NoRecordsError, SourceError
 from ...files.mmap_files import map_readable
 from ...files.paths import PathLike, text_of
 from ...files.streams import zstd_library
@@ -46,8 +46,8 @@ class MdsSource:
     Raises:
         SourceNotFoundError: there is no `index.json`, or a shard is missing.
         SourceError: the index is not one of MDS, version 2; a column has an unknown encoding, or has pickled objects
-            without `allow_pickle`; or, when it is read, a shard is damaged, or the library for its compression is not
-            installed.
+            without `allow_pickle`; or, when it is read, a shard is damaged.
+        MissingExtraError: when a compressed shard is read, if the library for its compression is not installed.
         NoRecordsError: there are no samples.
         ValueError: a name in `columns` is not a column, `columns` is empty, or `cache_bytes` is less than 1.
         TypeError: `folder` is not a path.
@@ -114,6 +114,8 @@ class MdsSource:
                 sample = sample_of(data, key - first, shard, decoders)
                 found.append({name: sample[name] for name in self._columns})
             return found
+        except MissingExtraError:
+            raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
             which = f" at record key {key}" if key >= 0 else ""
             raise SourceError(

@@ -253,3 +253,12 @@ def test_what_cannot_be_mixed_is_refused():
         MapDataset.mix([some["a"].filter(bool), some["b"]]).batch(2)
     with pytest.raises(IndexError, match="no last element to count from"):
         MapDataset.mix(some, when_exhausted="repeat")[-1]
+
+
+def test_streams_with_options_of_different_kinds_are_mixed():
+    """A number of workers and "auto", seconds and None: the option of the last stream wins."""
+    streams = [
+        MapDataset.source(range(4)).to_iter_dataset().mp_prefetch(2).with_options(hang_seconds=5),
+        MapDataset.source(range(4)).to_iter_dataset().mp_prefetch("auto").with_options(hang_seconds=None),
+    ]
+    assert IterDataset.mix(streams) is not None
