@@ -246,8 +246,8 @@ def without(stream: Stream, omit: Any) -> Stream:
         base.leaf.source, Evaluated
     ):
         raise ValueError(
-            "omit() can leave out only records of a single source, but this stream joins several streams, or "
-            "is limited, repeated, cached or evaluated as a whole. Call omit() directly after the source, "
+            "omit() can leave out only records of one source, or of one mix of map datasets, but this stream joins streams, "
+            "or is limited, repeated, cached or evaluated as a whole. Call omit() directly after the source, "
             "before mix, zip, interleave, limit, repeat and cache."
         )
     leaf = base.leaf

@@ -42,7 +42,7 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
         features: the features to return, each with its type: `bytes` (exactly one value), `list` (any number of byte
             strings), a dtype (exactly one number, as a NumPy scalar), or `(dtype, shape)`, in which one length may be None.
             Default: all features; numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as
-                `bytes`, several as a list; a feature without values and type as an empty list.
+            `bytes`, several as a list; a feature without values and type as an empty list.
 
     Raises:
         SourceError: `data` is not an example; a feature is missing or does not match its type; or a number does not fit its

@@ -131,7 +131,9 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
 
 
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
-    """Return a mix in which each part that has generations (versions of its files) has an order that can change.
+    """Return a mix in which each part whose source grows has an order that can change.
+
+    So has a part that reads a later generation (version of its files) than the first, if its order allows that.
 
     Args:
         mix: the mix.
@@ -140,8 +142,8 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
             its order; if False, it raises ValueError.
 
     Raises:
-        ValueError: `by_hand` is False, and the order of a part cannot change, or does not have all records
-            of its source, or the mix is balanced by cost.
+        ValueError: `by_hand` is False, and the order of a growing part cannot change, or does not have all records
+            of its source, or the mix is balanced by cost and a part's order would change.
     """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():

@@ -171,7 +171,7 @@ def length_of(sampler: VectorSampler) -> int:
 def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int) -> None:
     """Check that no record that is newly omitted is still to be read before the position at which the order changes.
 
-    Such a record would be missing in one shard, although other shards have read it.
+    Up to that position, shards that are behind still read in the earlier order, which has the record.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.

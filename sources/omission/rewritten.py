@@ -202,8 +202,8 @@ class FormerKeys(ByOtherKeys):
         there = self._former.has(checked)
         if not there.all():
             raise RecordKeyError(
-                f"record key {int(checked[~there][0])} was omitted when the files were written. Use FormerKeys in "
-                "a DataLoader, which does not read omitted keys."
+                f"record key {int(checked[~there][0])} was omitted when the files were written. Read only keys "
+                "that are not in omitted_keys, or pass this source to a DataLoader, which leaves them out."
             )
         return self._former.key_after(checked)
 
