@@ -151,12 +151,12 @@ class Target(ABC):
         return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Return those of the receipts whose files exist with the stated sizes, in a dict by the name of the shard."""
+        """Return, in a dict by the name of the shard, the receipts whose files exist with the stated sizes."""
         found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Return those of the names that exist as files in the target."""
+        """Return the names that exist as files in the target."""
         return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:

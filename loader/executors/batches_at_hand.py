@@ -76,7 +76,7 @@ class BatchesAtHand:
         return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of a task's batch (source and position, from which its keys follow): that of its first row.
+        """Return the origin of the first row of a task's batch: source and position, from which the keys follow.
 
         For rows of joined streams, the position is the row's index in the joined stream, over all shards.
 

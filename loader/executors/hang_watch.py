@@ -201,7 +201,7 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the innermost frames up to, and without, the first frame of this package: those of the user's code."""
+    """Return the frames of the user's code: the innermost frames, before the first frame of this package."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 

@@ -27,7 +27,7 @@ from .protocol import Executor, Handle, window_of
 from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
 
-# Chosen: the cost of a task is then small compared with that of its batches.
+# Chosen: with so many batches, the task itself costs little in comparison.
 MOST_UNITS = 64
 """Largest number of batches in a task that makes them one by one."""
 

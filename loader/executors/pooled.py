@@ -39,7 +39,7 @@ LOGGER = logging.getLogger("headrace")
 
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
-"""If workers need more seconds than this to finish tasks that nobody wants any more, they are ended instead."""
+"""Seconds that workers may need to finish unwanted tasks. Workers that need more are ended instead."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -60,9 +60,8 @@ class ChunkedSource:
     def _prepare(self) -> None:
         self._arrays: Mapping[str, Any] | None = None
         self._process: int | None = None
-        self._locks = dict[
-            int, threading.RLock
-        ]()  # by process: a lock that is held during a fork stays held in the child
+        # By process: a lock that is held during a fork stays held in the child.
+        self._locks: dict[int, threading.RLock] = {}
         self._kept: OrderedDict[tuple[str, int], Array] = OrderedDict()
         self._sizes: dict[tuple[str, int], int] = {}
 

@@ -16,9 +16,11 @@ from ...files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
-    """Protocol of a block: `nbytes` is the memory that it takes."""
+    """Protocol of a block."""
 
-    nbytes: int
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the block takes."""
 
 
 BlockT = TypeVar("BlockT", bound=Sized)

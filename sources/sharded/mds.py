@@ -5,9 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -21,6 +20,7 @@ from ...files.mmap_files import map_readable
 from ...files.paths import PathLike, text_of
 from ...files.streams import zstd_library
 from ...formats.mds import MdsShard, decoder_of, sample_of, shards_of
+from ..arrow.block_cache import BlockCache
 from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
@@ -76,10 +76,8 @@ class MdsSource:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._kept: OrderedDict[int, npt.NDArray[np.uint8]] = OrderedDict()
-        self._locks = dict[
-            int, threading.Lock
-        ]()  # by process: a lock that is held during a fork stays held in the child
+        self._mapped: dict[int, npt.NDArray[np.uint8]] = {}
+        self._cache = BlockCache(partial(_bytes_of, self._shards), self._cache_bytes)
         self._decoders = [
             {
                 name: decoder_of(name, encoding, self._allow_pickle)
@@ -122,29 +120,13 @@ class MdsSource:
                 f"{shorten(shard.path)} cannot be read{which}: {shorten(error)}. Check the file, or write it again."
             ) from error
 
-    @property
-    def _lock(self) -> threading.Lock:
-        return self._locks.setdefault(os.getpid(), threading.Lock())
-
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a shard, decompressed: from the kept ones, or from its file."""
-        with self._lock:
-            if number in self._kept:
-                self._kept.move_to_end(number)
-                return self._kept[number]
-        shard = self._shards[number]
-        data = map_readable(shard.path)
-        if shard.compression:
-            data = np.frombuffer(_decompressed(shard, data), np.uint8)
-        if len(data) != shard.bytes:
-            raise ValueError(f"the shard has {len(data)} bytes, but the index says {shard.bytes}")
-        with self._lock:
-            self._kept[number] = data
-            held = sum(self._shards[each].bytes for each in self._kept if self._shards[each].compression)
-            while held > self._cache_bytes and len(self._kept) > 1:
-                oldest, _ = self._kept.popitem(last=False)
-                held -= self._shards[oldest].bytes if self._shards[oldest].compression else 0
-        return data
+        """Return the bytes of a shard: mapped, or decompressed."""
+        if self._shards[number].compression:
+            return self._cache.get(number)
+        if number not in self._mapped:
+            self._mapped[number] = _bytes_of(self._shards, number)
+        return self._mapped[number]
 
     @property
     def facts(self) -> SourceFacts:
@@ -204,11 +186,11 @@ class MdsSource:
 
     def close(self) -> None:
         """Release the mapped and decompressed shards. The source stays usable: the next read maps them again."""
-        with self._lock:
-            self._kept.clear()
+        self._mapped.clear()
+        self._cache.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_kept", "_locks", "_decoders")}
+        return {name: value for name, value in vars(self).items() if name not in ("_mapped", "_cache", "_decoders")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -229,6 +211,21 @@ def _chosen(columns: Sequence[str] | None, shards: Sequence[MdsShard], folder: s
                 f"its columns: {first_few(shard.names, 8)}."
             )
     return chosen
+
+
+def _bytes_of(shards: Sequence[MdsShard], number: int) -> npt.NDArray[np.uint8]:
+    """Map a shard into memory and, if it is compressed, return its decompressed bytes.
+
+    Raises:
+        ValueError: it does not have the size that the index says.
+    """
+    shard = shards[number]
+    data = map_readable(shard.path)
+    if shard.compression:
+        data = np.frombuffer(_decompressed(shard, data), np.uint8)
+    if len(data) != shard.bytes:
+        raise ValueError(f"the shard has {len(data)} bytes, but the index says {shard.bytes}")
+    return data
 
 
 def _decompressed(shard: MdsShard, data: npt.NDArray[np.uint8]) -> bytes:

@@ -44,7 +44,7 @@ def test_compressed_shards_have_the_same_samples(compression, cache_bytes):
     keys = np.random.default_rng(0).integers(0, COUNT, 50)
     for key, record in zip(keys, source.__getitems__(keys)):
         assert_same(record, row(key))
-    assert len(source._kept) == (1 if cache_bytes == 1 else len(source._shards))
+    assert len(source._cache._blocks) == (1 if cache_bytes == 1 else len(source._shards))
 
 
 def test_columns_are_chosen():

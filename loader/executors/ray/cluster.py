@@ -194,7 +194,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return those of the addresses that are silent at the time `now`. Addresses that are not in the list are dropped."""
+        """Return the addresses that are silent at the time `now`. Addresses that are not in the list are dropped."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
