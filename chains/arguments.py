@@ -188,13 +188,13 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
     that dataset to be joined too.
     """
 
-    def __get__(self, dataset: Any, kind: Any = None) -> Any:
-        if dataset is None:
-            return super().__get__(dataset, kind)
+    def __get__(self, own: Any, kind: Any = None) -> Any:
+        if own is None:
+            return super().__get__(own, kind)
         join = self.__func__
         raise AttributeError(
             f"{join.__name__} joins the datasets of a list, and is not a method of a single dataset. Write "
-            f"{dataset._asked_as}.{join.__name__}([dataset, …])."
+            f"{own._asked_as}.{join.__name__}([dataset, …])."
         )
 
 

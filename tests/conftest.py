@@ -13,8 +13,8 @@ from pathlib import Path
 from zlib import crc32
 
 import hypothesis
-import leaks
 import pytest
+from support import leaks
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import described_pipelines
-from pipelines import PIPELINES, loader, stream
+from support import described_pipelines
+from support.pipelines import PIPELINES, loader, stream
 
 from headrace import ShardOptions
 

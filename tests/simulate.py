@@ -27,10 +27,10 @@ from functools import lru_cache, partial
 from typing import Any
 from unittest import mock
 
-from fake_transport import FakeTransport, FakeWorkerDeath, Faults
-from pipelines import plain
-from plain_model import NothingComesError, PlainModel
-from random_programs import (
+from support.fake_transport import FakeTransport, FakeWorkerDeath, Faults
+from support.pipelines import plain
+from support.plain_model import NothingComesError, PlainModel
+from support.random_programs import (
     AFTER,
     BEFORE,
     COUNTS,

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from remedies import REMEDY
+from support.remedies import REMEDY
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 400

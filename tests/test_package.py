@@ -63,8 +63,12 @@ def test_a_worker_process_imports_nothing_that_few_pipelines_need():
 def clone(tmp_path):
     """A clone in a folder whose name is no name of Python's, with one test that reads the name of its own package."""
     clone = tmp_path / "a-clone.of mine"
-    (clone / "tests").mkdir(parents=True)
-    for name in ("__init__.py", "pyproject.toml", "tests/conftest.py", "tests/leaks.py"):
+    (clone / "tests" / "support").mkdir(parents=True)
+    for name in (
+        "__init__.py",
+        "pyproject.toml",
+        *(f"tests/{name}.py" for name in ("conftest", "support/__init__", "support/leaks")),
+    ):
         shutil.copy(CHECKOUT / name, clone / name)
     (clone / "lone").mkdir()
     (clone / "lone" / "__init__.py").write_text('"""A room."""\n')

@@ -88,7 +88,8 @@ class InlineExecutor(Executor):
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        return self._worker.column_units(task, self.note_units)
+        found = self._worker.gathering(task)
+        return None if found is None else ColumnUnits(self._worker, found[0], task, found[1], self.note_units)
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
         return self._worker.run_unit(task, ahead, made)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,14 @@ from .notices import Told
 
 if TYPE_CHECKING:
     from ..timing.sums import StageSums
+
+
+class Located(Protocol):
+    """Something that knows which record it works on."""
+
+    def place_now(self) -> str:
+        """Return a text that names this record; "" if it is unknown. Other threads may call this."""
+        ...
 
 
 class Units(ABC):

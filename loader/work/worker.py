@@ -20,10 +20,9 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
 from .blocks import apart, without_delivered
-from .column_units import ColumnUnits
 from .explain import explained, name_of
 from .notices import Notices
-from .reader import ColumnReader, readers_of
+from .reader import ColumnReader, Gathering, readers_of
 from .sequential import SequentialReader, run_throughs_of
 from .skipping import may_skip, without_failures
 from .slabs import SlabPool
@@ -37,6 +36,7 @@ from .tasks import (
     Busy,
     Failure,
     GroupTask,
+    Located,
     ReadRecords,
     RecordsAhead,
     RowOrigins,
@@ -100,7 +100,7 @@ class Worker:
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the index of the stage
         self.busy: Busy | None = None
-        self.units: ColumnUnits | None = None  # elements of the current task that are made from columns
+        self.units: Located | None = None  # elements of the current task that are made from columns
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
@@ -121,16 +121,15 @@ class Worker:
         finally:
             self.busy = None
 
-    def column_units(self, task: SpanTask, note_units: Callable[[int, float], None]) -> ColumnUnits | None:
-        """Return an object that makes elements one by one from columns, or None. `note_units`: see `ColumnUnits`."""
+    def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
+        """Return the operations of a task, and what makes its batches from columns; None if columns cannot make them."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
         try:
-            gathering = self._columns.gathering(self._readers[task.leaf].keys(task))
+            return chain, self._columns.gathering(self._readers[task.leaf].keys(task))
         except Exception:  # Units that are read on their own find out which of them fails.
             return None
-        return ColumnUnits(self, chain, task, gathering, note_units)
 
     def count_untimed(self, stage: int, most: int) -> int:
         """Return how many of the next tasks of a stage (operations that run in one task) the caller may make itself.

@@ -8,10 +8,10 @@ import json
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, sealed, with_value
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.damage import ODD_VALUES, paths_in, sealed, with_value
+from support.pipelines import tries
 
 from headrace import IterDataset, MapDataset
 from headrace.errors import CheckpointError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from growing_source import GrowingKeys, append, begin_writing
+from support.growing_source import GrowingKeys, append, begin_writing
 
 from headrace import GrowthOptions, MapDataset, ShardOptions, load
 from headrace.compat import grain

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pipelines import chosen, stream
+from support.pipelines import chosen, stream
 
 from headrace import HuggingFaceStream, IterDataset, MapDataset, ShardOptions, load
 from headrace.errors import CheckpointError, ShardingError

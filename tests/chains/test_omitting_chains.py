@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from growing_source import GrowingKeys, append
+from support.growing_source import GrowingKeys, append
 
 import headrace
 from headrace import GrowthOptions, IterDataset, MapDataset, ShardOptions, load

@@ -5,8 +5,9 @@ import os
 import random
 
 import pytest
-from damage import sealed
-from pipelines import chosen, stream
+from support.damage import sealed
+from support.own_streams import Count, CountIterator
+from support.pipelines import chosen, stream
 
 from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.errors import CheckpointError, WorkerCrashedError
@@ -40,38 +41,6 @@ class PairsIterator:
 
     def set_state(self, state):
         self._parent.set_state(state["parent"])
-
-
-class Count(IterDataset):
-    """Made from nothing."""
-
-    def __init__(self, stop, fail_at=None):
-        super().__init__()
-        self.stop, self.fail_at = stop, fail_at
-
-    def __iter__(self):
-        return CountIterator(self.stop, self.fail_at)
-
-
-class CountIterator:
-    """Its state is a number."""
-
-    def __init__(self, stop, fail_at):
-        self.stop, self.fail_at, self.number = stop, fail_at, 0
-
-    def __next__(self):
-        if self.number == self.stop:
-            raise StopIteration
-        if self.number == self.fail_at:
-            raise ValueError("broken")
-        self.number += 1
-        return self.number - 1
-
-    def get_state(self):
-        return self.number
-
-    def set_state(self, state):
-        self.number = state
 
 
 def chain(kind):

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines import plain, stream, tries
-from random_programs import (
+from support.pipelines import plain, stream, tries
+from support.random_chains import opened, taken
+from support.random_programs import (
     AFTER,
     BEFORE,
     COUNTS,
     LOSSY,
     MOST_ELEMENTS,
-    ONE,
     SUMMED,
     Recipe,
     Step,
@@ -32,25 +32,6 @@ from headrace import ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError, NothingPassesError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*this is a slice of a shuffled dataset")
-
-
-def opened(recipe: Recipe, shard: ShardOptions = ONE, **options: Any) -> Any:
-    """An iterator of a chain; None if it has not a single element."""
-    try:
-        return iter(stream_of(recipe, shard).with_options(**{"worker_count": 0, **options}))
-    except EmptyStreamError:
-        return None
-
-
-def taken(iterator: Any, count: int = MOST_ELEMENTS) -> list[Any]:
-    """The first elements, comparable; none if there is none at all."""
-    if iterator is None:
-        return []
-    with iterator:
-        try:
-            return stream(itertools.islice(iterator, count))
-        except EmptyStreamError:
-            return []
 
 
 @given(recipe=recipes(after=AFTER | SUMMED))

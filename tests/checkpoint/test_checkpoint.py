@@ -4,7 +4,7 @@ import json
 
 import orbax.checkpoint as ocp
 import pytest
-from pipelines import loader, stream
+from support.pipelines import loader, stream
 
 import headrace
 from headrace.checkpoint import CheckpointRestore, CheckpointSave

@@ -10,13 +10,13 @@ import warnings
 
 import numpy as np
 import pytest
-from pipelines import chosen
+from support.global_generators import OPERATIONS, SEEN, both, numpys, seeded
+from support.pipelines import chosen
 
 from headrace import (
     Batch,
     DataLoader,
     Filter,
-    FlatMap,
     IndexSampler,
     MapDataset,
     RandomMapTransform,
@@ -25,27 +25,10 @@ from headrace import (
 from headrace.common.generators import global_random
 from headrace.errors import SeedError
 
-SEEN = "ignore:operation .* draws from the global generator"
-
-
-def numpys(record):
-    """NumPy's."""
-    return np.random.rand()
-
 
 def pythons(record):
     """That of `random`."""
     return random.random()
-
-
-def both(record):
-    """Both, after the record."""
-    return record, np.random.randint(1 << 60), random.getrandbits(60)
-
-
-def of_batch(batch):
-    """One number for a batch."""
-    return batch, np.random.rand()
 
 
 @pytest.mark.one_in(2)
@@ -81,31 +64,6 @@ def test_a_worker_that_takes_the_place_of_another_draws_other_numbers(tmp_path):
     drawn = list(load(range(100), transformations=[ends_once], num_epochs=1, worker_count=1))
     assert len({process for process, _ in drawn}) == 2
     assert len({number for _, number in drawn}) == 100
-
-
-OPERATIONS = {
-    "map, batch": [both, Batch(4)],
-    "filter, batch": [Filter(lambda record: np.random.rand() < 0.5), both, Batch(4)],
-    "of batches": [Batch(4), of_batch],
-    "of batches of rows": [Filter(lambda record: record % 3), Batch(4), of_batch],
-    "batch_fn": [Batch(4, batch_fn=lambda rows: (rows, np.random.rand()))],
-    "flat map": [FlatMap(lambda record: [random.random() for _ in range(random.randint(0, 3))]), both, Batch(4)],
-    "lazy flat map": [FlatMap(lambda record: (np.random.rand() for _ in range(record % 3))), both],
-    "random map": [RandomMapTransform(lambda record, rng: (record, np.random.rand(), rng.random()))],
-}
-
-
-def seeded(operations, worker_count=0, **more):
-    """Sixty shuffled records, with the global generators seeded."""
-    sampler = IndexSampler(60, shuffle=True, seed=more.pop("seed", 1), num_epochs=more.pop("num_epochs", 1))
-    return DataLoader(
-        data_source=range(60),
-        sampler=sampler,
-        operations=operations,
-        worker_count=worker_count,
-        seed_globals=True,
-        **more,
-    )
 
 
 @pytest.mark.one_in(3)

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from without import WINDOWS_LACKS, folder_without
+from support.without import WINDOWS_LACKS, folder_without
 
 PROGRAM = """
     import importlib, json, os, pkgutil, sys

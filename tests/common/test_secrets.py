@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pipelines import chosen
-from test_sources_indexed import examples, json_lines, tar
+from support.indexed_files import examples, json_lines, tar
+from support.pipelines import chosen
 
 import headrace
 from headrace.common.messages import first_few, short_repr, shorten

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import both
 import pytest
+from support import both
 
 from headrace.compat import grain_replaced
 

@@ -1,9 +1,9 @@
 """Runs of Grain's datasets go on with ours, from the states that Grain's iterators gave."""
 
-import both
 import grain as real
 import numpy as np
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.errors import CheckpointError

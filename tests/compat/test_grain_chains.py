@@ -2,9 +2,9 @@
 
 import re
 
-import both
 import numpy as np
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.errors import CheckpointError, SeedError

@@ -2,9 +2,9 @@
 
 import json
 
-import both
 import grain as real
 import pytest
+from support import both
 
 import headrace.checkpoint
 import headrace.compat.grain as grain

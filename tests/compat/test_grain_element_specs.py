@@ -1,10 +1,8 @@
 """Specs of elements, beside those of the real Grain: shapes, dtypes, and the errors where nobody tells them."""
 
-import both
-import grain_programs
-import grain_wider_programs
 import numpy as np
 import pytest
+from support import both, grain_programs, grain_wider_programs
 
 import headrace.compat.grain as grain
 

@@ -5,12 +5,12 @@ import os
 import struct
 import threading
 
-import both
 import grain as real
 import numpy as np
 import pytest
 from grain._src.core.tree_lib import spec_like
-from pipelines import chosen
+from support import both
+from support.pipelines import chosen
 
 import headrace
 import headrace.compat.grain as grain

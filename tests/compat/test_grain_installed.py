@@ -8,10 +8,10 @@ import subprocess
 import sys
 import warnings
 
-import both
 import numpy as np
 import pytest
 from grain._src.python.data_loader import _determine_worker_count as real_count
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.compat import grain_replaced, install

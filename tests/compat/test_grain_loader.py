@@ -4,9 +4,9 @@ import itertools
 import json
 import threading
 
-import both
 import grain as real
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.compat.grain import python as pygrain

@@ -8,7 +8,7 @@ import itertools
 import grain
 import numpy as np
 import pytest
-from pipelines import chosen
+from support.pipelines import chosen
 
 import headrace
 from headrace import IndexSampler, NoSharding, ShardOptions

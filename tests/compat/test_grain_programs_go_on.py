@@ -4,10 +4,10 @@ import pickle
 import tempfile
 import warnings
 
-import both
 import grain as real
 import numpy as np
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.errors import BatchError, MissingExtraError, PackError

@@ -3,11 +3,11 @@
 import itertools
 import json
 
-import both
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from pipelines import tries
+from support import both
+from support.pipelines import tries
 
 import headrace.compat.grain as grain
 from headrace.compat.grain import experimental

@@ -9,11 +9,9 @@ import random
 import warnings
 from functools import partial
 
-import both
-import grain_programs
-import grain_wider_programs
 import pytest
 from grain._src.core.exceptions import PyGrainInternalError
+from support import both, grain_programs, grain_wider_programs
 
 import headrace.compat.grain as grain
 

@@ -8,9 +8,8 @@ kinds. The plain command runs a few, `--long` 900 more.
 import itertools
 import warnings
 
-import both
-import grain_scripts
 import pytest
+from support import both, grain_scripts
 
 import headrace.compat.grain as grain
 

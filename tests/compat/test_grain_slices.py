@@ -1,9 +1,9 @@
 """Slices by indices, as Grain takes them since 0.2.19; the version here makes the same of a map of its own."""
 
-import both
 import grain as real
 import numpy as np
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 from headrace.compat.grain import MapDataset

@@ -3,9 +3,9 @@
 import logging
 import re
 
-import both
 import numpy as np
 import pytest
+from support import both
 
 import headrace.compat.grain as grain
 

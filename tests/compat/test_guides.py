@@ -4,11 +4,10 @@ import contextlib
 import io
 from pathlib import Path
 
-import both
-import device_programs
 import grain  # noqa: F401 - the real one is there first
 import numpy as np
 import pytest
+from support import both, device_programs
 
 from headrace.compat.replaced import grain_replaced
 

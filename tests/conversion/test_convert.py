@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
-from conversions import RECORDS, ROWS, WRITE, content, convert, read, write_tfrecord, write_tfrecords
+from support.conversions import RECORDS, ROWS, WRITE, content, convert, read, write_tfrecord, write_tfrecords
 
 import headrace
 from headrace.errors import ConversionError, SourceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conversions import WRITE, convert
+from support.conversions import WRITE, convert
 
 import headrace
 from headrace.errors import ConversionError

@@ -6,7 +6,7 @@ import logging
 import tempfile
 
 import pytest
-from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
+from support.conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
 
 import headrace
 from headrace.errors import ConversionError, SourceError

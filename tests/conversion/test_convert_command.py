@@ -6,7 +6,7 @@ import io
 import time
 
 import pytest
-from conversions import RECORDS, content, convert, read, write_tfrecords
+from support.conversions import RECORDS, content, convert, read, write_tfrecords
 
 import headrace
 from headrace.conversion.progress import ConversionProgress

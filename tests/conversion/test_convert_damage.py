@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 import pytest
-from conversions import RECORDS, convert, flip, read, write_tfrecord, write_tfrecords
+from support.conversions import RECORDS, convert, flip, read, write_tfrecord, write_tfrecords
 
 import headrace
 from headrace.errors import ConversionError, SourceError

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conversions import convert
+from support.conversions import convert
 
 from headrace.sources import HuggingFaceDataSource
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from conversions import convert, write_tfrecord
+from support.conversions import convert, write_tfrecord
 
 from headrace.conversion.inputs import from_files
 

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from conversions import RECORDS, content, convert, read, write_tfrecords
-from source_conformance import SourceConformance
+from support.conversions import RECORDS, content, convert, read, write_tfrecords
+from support.source_conformance import SourceConformance
 
 import headrace
 from headrace.errors import ConversionError, RecordKeyError, SourceError

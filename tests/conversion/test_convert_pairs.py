@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conversions import convert
-from pipelines import chosen
+from support.conversions import convert
+from support.pipelines import chosen
 
 import headrace
 from headrace.conversion import prepare

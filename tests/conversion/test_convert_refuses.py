@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conversions import RECORDS, content, convert, write_tfrecord, write_tfrecords
+from support.conversions import RECORDS, content, convert, write_tfrecord, write_tfrecords
 
 from headrace.errors import ConversionError, MissingExtraError, SourceError
 from headrace.formats.tfrecord import crc_function

@@ -6,8 +6,8 @@ import logging
 import tempfile
 
 import pytest
-from conversions import RECORDS, content, convert, write_tfrecords
-from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
+from support.conversions import RECORDS, content, convert, write_tfrecords
+from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
 import headrace
 from headrace.conversion.target import target_at

@@ -15,9 +15,9 @@ import time
 
 import psutil
 import pytest
-from conversions import RECORDS, content, convert, flip, read, write_tfrecord, write_tfrecords
-from pipelines import chosen
-from source_conformance import exit_code
+from support.conversions import RECORDS, content, convert, flip, read, write_tfrecord, write_tfrecords
+from support.pipelines import chosen
+from support.source_conformance import exit_code
 
 import headrace
 from headrace.conversion.target import target_at

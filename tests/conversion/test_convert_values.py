@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conversions import convert, read
+from support.conversions import convert, read
 
 import headrace
 from headrace.conversion.outputs.encoding import as_example

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conversions import convert
+from support.conversions import convert
 
 import headrace
 from headrace.errors import MissingExtraError, SourceError

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conversions import write_tfrecord
-from source_conformance import assert_same
-from test_sources_array_record import write_file
+from support.array_record_files import write_file
+from support.conversions import write_tfrecord
+from support.source_conformance import assert_same
 
 import headrace
 from headrace.sources.provenance import FilePlace

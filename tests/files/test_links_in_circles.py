@@ -7,7 +7,7 @@ import os
 import random
 
 import pytest
-from conversions import convert
+from support.conversions import convert
 
 import headrace
 from headrace.files.paths import find_files

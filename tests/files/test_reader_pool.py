@@ -6,7 +6,7 @@ import resource
 import threading
 
 import pytest
-from source_conformance import exit_code
+from support.source_conformance import exit_code
 
 from headrace.files import reader_pool
 from headrace.files.reader_pool import ReaderPool, open_file_limit

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
+from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
 from headrace.errors import MissingExtraError, SourceError, SourceNotFoundError
 from headrace.files.opened import local_copy, open_file, stamp_of

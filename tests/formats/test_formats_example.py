@@ -7,7 +7,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.pipelines import tries
 
 from headrace import TFRecordDataSource, load
 from headrace.errors import SourceError

@@ -7,7 +7,8 @@ import io
 import tarfile
 
 import pytest
-from conversions import convert
+from support.conversions import convert
+from support.tars import samples_of, tar_of
 
 import headrace
 from headrace.errors import HeadraceError, SourceError
@@ -30,28 +31,6 @@ SAMPLES = [
     {"__key__": LONG, "txt": b"long"},
     {"__key__": "b/3", "txt": b"y" * 1000},
 ]
-
-
-def tar_of(files, form=tarfile.PAX_FORMAT):
-    """The bytes of a tar file."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-        folder = tarfile.TarInfo("a")
-        folder.type = tarfile.DIRTYPE
-        tar.addfile(folder)
-        link = tarfile.TarInfo("a/link")
-        link.type, link.linkname = tarfile.SYMTYPE, "1.jpg"
-        tar.addfile(link)
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
-def samples_of(data, on_damage=None):
-    """The samples of these bytes."""
-    return [sample for _, sample in read_records(io.BytesIO(data), "x.tar", on_damage)]
 
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])

@@ -13,8 +13,8 @@ import subprocess
 import tarfile
 
 import pytest
-from conversions import convert
-from test_formats_tar import samples_of, tar_of
+from support.conversions import convert
+from support.tars import samples_of, tar_of
 
 import headrace
 from headrace.errors import SourceError

@@ -8,11 +8,11 @@ import json
 import pathlib
 from collections import Counter
 
-import device_programs
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from support import device_programs
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, RecordMetadata, ShardOptions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from growing_files import FORMATS
-from growing_source import GrowingKeys, append, begin_writing
+from support.growing_files import FORMATS
+from support.growing_source import GrowingKeys, append, begin_writing
 
 import headrace
 from headrace import Batch, DataLoader, GrowthOptions, MixSampler, ShardOptions, load

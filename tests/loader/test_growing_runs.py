@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 import pytest
-from growing_files import FORMATS
-from growing_source import GrowingKeys, append, begin_writing, write
+from support.growing_files import FORMATS
+from support.growing_source import GrowingKeys, append, begin_writing, write
 
 import headrace
 from headrace import (

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from growing_source import GrowingKeys, append, write
+from support.growing_source import GrowingKeys, append, write
 
 from headrace import (
     Batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from living import History
+from support.living import History
 
 from headrace import MixSampler
 from headrace.samplers.changing.sampler import ChangingSampler

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from described_pipelines import PIPELINES, Order, Scale
-from pipelines import stream
+from support.described_pipelines import PIPELINES, Order, Scale
+from support.pipelines import stream
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler
@@ -205,7 +205,8 @@ FOLDERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 
 PROGRAM = """
 import sys
-import test_identity, described_pipelines
+import test_identity
+from support import described_pipelines
 for make in test_identity.KINDS.values():
     print(iter(make(1)).get_state().decode())
 for make in described_pipelines.PIPELINES.values():

@@ -11,8 +11,8 @@ import weakref
 
 import numpy as np
 import pytest
-from damage import sealed
-from pipelines import PIPELINES, chosen, loader, stream
+from support.damage import sealed
+from support.pipelines import PIPELINES, chosen, loader, stream
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MemorySource, ReadOptions, ShardOptions, load

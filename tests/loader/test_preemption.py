@@ -10,7 +10,7 @@ import textwrap
 import time
 
 import pytest
-from pipelines import chosen
+from support.pipelines import chosen
 
 PROGRAM = textwrap.dedent("""
     import json, sys, time

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, tries
+from support.pipelines import plain, tries
 
 import headrace
 from headrace import (

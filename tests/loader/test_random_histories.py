@@ -6,8 +6,8 @@ from collections import Counter
 from unittest.mock import patch
 
 import pytest
-from histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, played
-from history_programs import Program
+from support.histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, played
+from support.history_programs import Program
 
 from headrace.loader.plan import lineage
 from headrace.loader.state import changed_mix, changed_records

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, tries
-from plain_model import PlainModel
-from random_programs import (
+from support.pipelines import plain, tries
+from support.plain_model import PlainModel
+from support.random_programs import (
     FAILING_OPERATIONS,
     OPERATIONS,
     Recipe,

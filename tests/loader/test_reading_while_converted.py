@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from conversions import content, convert
+from support.conversions import content, convert
 
 import headrace
 from headrace import ArrayRecordDataSource, TokenSource, load

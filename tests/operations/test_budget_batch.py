@@ -9,10 +9,10 @@ from itertools import combinations, islice, product
 
 import numpy as np
 import pytest
-from damage import sealed
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.damage import sealed
+from support.pipelines import tries
 
 import headrace
 from headrace import (

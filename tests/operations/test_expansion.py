@@ -7,7 +7,7 @@ import io
 import tarfile
 
 import pytest
-from conversions import convert
+from support.conversions import convert
 
 from headrace.errors import ExpansionError
 from headrace.files import streams

@@ -7,12 +7,12 @@ import os
 import signal
 from collections import Counter
 
-import device_programs
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from own_processes import workers
-from pipelines import stream
+from support import device_programs
+from support.own_processes import workers
+from support.pipelines import stream
 
 from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.checkpoint import CheckpointRestore, CheckpointSave

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optree
 import pytest
-from pipelines import chosen, plain
+from support.pipelines import chosen, plain
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load

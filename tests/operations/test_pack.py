@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import chosen, plain, stream, tries
+from support.pipelines import chosen, plain, stream, tries
 
 import headrace
 from headrace import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.pipelines import tries
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions, WeightedSampler

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from damage import sealed
+from support.damage import sealed
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions

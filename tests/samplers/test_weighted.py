@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.pipelines import tries
 
 import headrace
 from headrace import (

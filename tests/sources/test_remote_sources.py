@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import test_sources_indexed as files
 from array_record.python import array_record_module
-from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
-from source_conformance import assert_same
+from support import indexed_files as files
+from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
+from support.source_conformance import assert_same
 
 from headrace import (
     ArrayRecordDataSource,

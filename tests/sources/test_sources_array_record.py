@@ -12,26 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from array_record.python import array_record_module
-from source_conformance import COUNT, SourceConformance, open_files
+from support.array_record_files import record, write_file
+from support.source_conformance import COUNT, SourceConformance, open_files
 
 from headrace import Batch, DataLoader, IndexSampler, MixSampler
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files.reader_pool import ReaderPool, open_file_limit
 from headrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
 from headrace.sources.array_record import files as files_module
-
-
-def write_file(path, records, group_size=1):
-    """Writes one ArrayRecord file."""
-    writer = array_record_module.ArrayRecordWriter(str(path), f"group_size:{group_size}")
-    for record in records:
-        writer.write(record)
-    writer.close()
-
-
-def record(key):
-    """The content of record `key`; lengths differ."""
-    return b"record %d " % key * (1 + key % 5)
 
 
 class TestOneFile(SourceConformance):

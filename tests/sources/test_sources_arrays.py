@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from source_conformance import SourceConformance, exit_code
+from support.source_conformance import SourceConformance, exit_code
 
 import headrace
 from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource, ZarrSource

@@ -11,9 +11,9 @@ import traceback
 
 import numpy as np
 import pytest
-from crowds import AsyncCounted, AsyncCountedBoth, AsyncCountedMany, AsyncSlow, Counted, Crowd, Slow
-from pipelines import chosen
-from test_reads import BAD, LIMIT_SECONDS, WHERE, endless, most_under_way
+from support.crowds import AsyncCounted, AsyncCountedBoth, AsyncCountedMany, AsyncSlow, Counted, Crowd, Slow
+from support.pipelines import chosen
+from support.reads_at_once import BAD, LIMIT_SECONDS, WHERE, endless, most_under_way
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from conversions import convert, write_tfrecord
-from source_conformance import SourceConformance
+from support.conversions import convert, write_tfrecord
+from support.source_conformance import SourceConformance
 
 import headrace
 from headrace import BytesSource, TokenWriter

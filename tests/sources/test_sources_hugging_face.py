@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from source_conformance import SourceConformance, assert_same
+from support.source_conformance import SourceConformance, assert_same
 
 import headrace
 from headrace.errors import RecordKeyError

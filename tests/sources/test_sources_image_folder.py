@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from source_conformance import SourceConformance
+from support.source_conformance import SourceConformance
 
 import headrace
 from headrace.errors import SourceError, SourceNotFoundError

@@ -4,63 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import io
 import json
 import os
-import tarfile
 from itertools import product
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, with_value
-from own_processes import workers
-from pipelines import chosen
-from source_conformance import SourceConformance, open_files
+from support.damage import ODD_VALUES, paths_in, with_value
+from support.indexed_files import content, examples, in_three, json_lines, tar, tfrecords
+from support.own_processes import workers
+from support.pipelines import chosen
+from support.source_conformance import SourceConformance, open_files
 
 import headrace
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.formats.index import MAGIC, SUFFIX, digest_of, index_of, write_index
 from headrace.formats.tfrecord import framed
 from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
-
-
-def in_three(folder, ending, count, write):
-    """Three files of one source, the second of them with one record."""
-    keys = np.arange(count)
-    for name, some in zip("abc", (keys[:40], keys[40:41], keys[41:])):
-        (folder / f"{name}{ending}").write_bytes(write(some.tolist()))
-
-
-def tfrecords(keys):
-    """Bytes of a TFRecord file."""
-    return b"".join(framed(content(key)) for key in keys)
-
-
-def examples(keys):
-    """Bytes of a TFRecord file of examples."""
-    return b"".join(framed(headrace.encode_example({"image": content(key), "label": key})) for key in keys)
-
-
-def json_lines(keys):
-    """Bytes of a file of JSON lines, some of them blank."""
-    return b"".join(json.dumps({"key": key, "text": "é" * key}).encode() + b"\n" * (1 + key % 2) for key in keys)
-
-
-def tar(keys):
-    """Bytes of a tar file, of two members for each key."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as file:
-        for key in keys:
-            for extension, data in (("txt", content(key)), ("cls", str(key).encode())):
-                info = tarfile.TarInfo(f"folder/{key:05}.{extension}")
-                info.size = len(data)
-                file.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
-def content(key):
-    """Of record `key`; lengths differ, and some are empty."""
-    return b"record %d " % key * (key % 7)
 
 
 def _replaced(path, write):
@@ -396,10 +356,10 @@ def test_what_features_give_is_part_of_the_fingerprint(tmp_path):
 def test_content_of_tfrecord_files_is_part_of_the_fingerprint(tmp_path):
     """Their checksums stand in the index: other records of the same lengths are another source."""
     told = []
-    for content in (b"one", b"two"):
-        path = tmp_path / content.decode() / "x.tfrecord"
+    for said in (b"one", b"two"):
+        path = tmp_path / said.decode() / "x.tfrecord"
         path.parent.mkdir()
-        path.write_bytes(framed(content))
+        path.write_bytes(framed(said))
         told.append(fingerprint_of(TFRecordDataSource(path)))
     assert told[0] != told[1]
 

@@ -8,7 +8,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from source_conformance import COUNT, SourceConformance, assert_same
+from support.source_conformance import COUNT, SourceConformance, assert_same
 
 import headrace
 from headrace.errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError

@@ -8,8 +8,8 @@ import shutil
 
 import numpy as np
 import pytest
-from source_conformance import SourceConformance, assert_same
-from write_mds import COUNT, FOLDER, row
+from support.source_conformance import SourceConformance, assert_same
+from support.write_mds import COUNT, FOLDER, row
 
 import headrace
 from headrace import MdsSource

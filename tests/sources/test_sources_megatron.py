@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from pipelines import chosen
-from source_conformance import SourceConformance, assert_same, open_files
+from support.pipelines import chosen
+from support.source_conformance import SourceConformance, assert_same, open_files
 
 import headrace
 from headrace import MegatronSource

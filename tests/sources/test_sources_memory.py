@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from source_conformance import SourceConformance
+from support.source_conformance import SourceConformance
 
 import headrace.errors
 from headrace.errors import RecordKeyError, SourceError

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from source_conformance import SourceConformance, assert_same, open_files
+from support.source_conformance import SourceConformance, assert_same, open_files
 
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files import reader_pool

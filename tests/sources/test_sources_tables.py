@@ -9,7 +9,7 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from source_conformance import SourceConformance
+from support.source_conformance import SourceConformance
 
 import headrace
 from headrace.sources import as_source

@@ -6,7 +6,7 @@ import warnings
 import fsspec
 import numpy as np
 import pytest
-from source_conformance import SourceConformance, assert_same
+from support.source_conformance import SourceConformance, assert_same
 
 import headrace
 from headrace.errors import SourceError

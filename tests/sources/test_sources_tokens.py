@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines import chosen
-from source_conformance import SourceConformance, assert_same, exit_code, open_files
+from support.pipelines import chosen
+from support.source_conformance import SourceConformance, assert_same, exit_code, open_files
 
 import headrace
 from headrace import TokenSource, TokenWriter

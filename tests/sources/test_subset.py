@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from source_conformance import SourceConformance
+from support.source_conformance import SourceConformance
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, MemorySource, MixSampler, Subset

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
-from source_conformance import COUNT, SourceConformance
+from support.pipelines import tries
+from support.source_conformance import COUNT, SourceConformance
 
 import headrace
 from headrace import MapDataset, MemorySource, Subset, TokenWriter, Windows

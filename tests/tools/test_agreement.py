@@ -8,8 +8,7 @@ import json
 import re
 
 import pytest
-from test_cures import STORE, _store
-from test_diagnose import LOOP, RECORDED, _recorded
+from support.measured_runs import LOOP, RECORDED, STORE, measured_store, recorded_run
 
 import headrace
 from headrace.reporting.machine import processors, taken_by_others
@@ -20,11 +19,13 @@ from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.measuring import Look, of_all_loops
 
 LOOPS = {
-    **{name: _recorded(name) for name in RECORDED},
-    "a store": _store(),
-    "a store, beside a step": dataclasses.replace(_store(workers=2), elapsed=0.05, waited=0.0326, step_known=True),
+    **{name: recorded_run(name) for name in RECORDED},
+    "a store": measured_store(),
+    "a store, beside a step": dataclasses.replace(
+        measured_store(workers=2), elapsed=0.05, waited=0.0326, step_known=True
+    ),
     "a store with a limit": dataclasses.replace(
-        _store(), read_seconds=32 * 80e-3, elapsed=0.16, waited=0.16, unready=0.16
+        measured_store(), read_seconds=32 * 80e-3, elapsed=0.16, waited=0.16, unready=0.16
     ),
     "epochs": dataclasses.replace(LOOP, waited=0.0295, unready=0.0292, starting=0.02, loops=8, loops_alike=8, steps=96),
     "rows": dataclasses.replace(LOOP, records=0.256, rows=256),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orbax.checkpoint as ocp
 import pytest
-from damage import sealed, with_value
+from support.damage import sealed, with_value
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, ShardOptions

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image
+from support.measured_runs import STORE, measured_store
 
 import headrace
 from headrace.loader.options import ReadOptions
@@ -29,33 +30,19 @@ def options_of(what):
     return ({"read_options": ReadOptions(**reading)} if reading else {}) | numbers
 
 
-STORE = SourceInUse("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
-
-
-def _store(records=32, workers=0, source=STORE, elapsed=None, **more):
-    """A loop that waits for a store, with as many reads under way as there may be."""
-    places = max(workers, 1)
-    read_seconds = records * source.random
-    elapsed = elapsed or read_seconds / source.reads / places
-    parts = (WorkPart("reading", "reading", places * elapsed, 1), WorkPart("Batch", "stacking", 50e-6))
-    numbers = {"waited": elapsed, "unready": elapsed, "records": records, "nbytes": 8 * records, "parts": parts}
-    numbers |= {"workers": workers, "source": source, "cores": 2, "step_known": False, "read_seconds": read_seconds}
-    return Measured(30, elapsed, **{**numbers, **more})
-
-
 def test_the_sentence_tells_how_many_reads_are_under_way_and_how_many_may_be():
     """And the option that has more of them, with its effect, which follows from their number."""
-    assert Diagnosis.of(_store()).sentence == (
+    assert Diagnosis.of(measured_store()).sentence == (
         "Batches come 25 a second, one every 40.0 ms: reading waits for a disk or a store, and takes 20.0 ms a record, with 16 "
         "of 16 possible reads under way, in your own thread; num_threads=64 would give 4.0 times the batches."
     )
-    assert "with 32 of 32 possible reads under way, on 2 workers" in Diagnosis.of(_store(workers=2)).sentence
+    assert "with 32 of 32 possible reads under way, on 2 workers" in Diagnosis.of(measured_store(workers=2)).sentence
 
 
 @given(st.sampled_from([1, 32, 512]), st.integers(0, 4), st.integers(1, 16))
 def test_so_many_times_as_many_reads_give_so_many_times_the_batches(records, workers, times):
     """Whatever the batch, with workers or without, as long as nothing else takes as long."""
-    loop = _store(records, workers)
+    loop = measured_store(records, workers)
     seconds = step_seconds(loop, workers, reads=16 * times)
     floor = max(step_seconds(dataclasses.replace(loop, read_seconds=0.0), workers), 1e-9)
     assert seconds == pytest.approx(max(loop.elapsed / times, floor))
@@ -63,7 +50,7 @@ def test_so_many_times_as_many_reads_give_so_many_times_the_batches(records, wor
 
 def test_more_reads_give_no_more_than_the_processors_and_the_other_work_allow():
     """A record that takes 1 ms of a processor is not read in less, and an operation takes its time."""
-    loop = _store(source=dataclasses.replace(STORE, processor=1e-3))
+    loop = measured_store(source=dataclasses.replace(STORE, processor=1e-3))
     assert step_seconds(loop, 0, reads=10_000) >= 32e-3
     works = dataclasses.replace(loop, parts=(*loop.parts, WorkPart("decode", "record", 30e-3, 32)))
     assert step_seconds(works, 0, reads=10_000) >= 62e-3
@@ -73,14 +60,14 @@ def test_more_reads_give_no_more_than_the_processors_and_the_other_work_allow():
 
 def test_each_worker_process_reads_for_itself_and_threads_share_their_reads():
     """Two processes have twice as many reads under way as one."""
-    assert step_seconds(_store(), 2) == pytest.approx(step_seconds(_store(), 1) / 2)
-    threads = _store(worker_kind="thread", workers=1)
+    assert step_seconds(measured_store(), 2) == pytest.approx(step_seconds(measured_store(), 1) / 2)
+    threads = measured_store(worker_kind="thread", workers=1)
     assert step_seconds(threads, 2) == pytest.approx(step_seconds(threads, 1))
 
 
 def test_reads_that_were_not_under_way_though_they_might_have_been_are_not_counted_on():
     """Where 12 of 16 are, 48 of 64 will be."""
-    loop = _store(elapsed=32 * 20e-3 / 12)
+    loop = measured_store(elapsed=32 * 20e-3 / 12)
     assert step_seconds(loop, 0, reads=64) == pytest.approx(32 * 20e-3 / 48)
 
 
@@ -102,7 +89,7 @@ OPTIONS = {
 def test_the_option_that_is_named_is_the_one_that_has_more_reads(case):
     """With what it needs beside it."""
     source, options = OPTIONS[case]
-    change = Diagnosis.of(_store(source=source)).changes[0]
+    change = Diagnosis.of(measured_store(source=source)).changes[0]
     assert options_of(change.what) == options
     assert change.cure.partition(" would ")[0] in change.what
 
@@ -110,13 +97,13 @@ def test_the_option_that_is_named_is_the_one_that_has_more_reads(case):
 def test_a_source_that_allows_few_reads_is_told_to_allow_more():
     """More threads alone would find nothing to read."""
     source = dataclasses.replace(STORE, reads=2, most_reads=2)
-    told = Diagnosis.of(_store(source=source)).changes[0]
+    told = Diagnosis.of(measured_store(source=source)).changes[0]
     assert told.what == "reads_ahead=8 in the facts of Store, instead of 2 reads at a time"
 
 
 def test_reads_that_wait_for_one_another_are_no_reason_for_more_threads():
     """A service that answers four at a time: the same read takes 80 ms among others, and 20 alone."""
-    loop = dataclasses.replace(_store(), elapsed=0.16, waited=0.16, unready=0.16, read_seconds=32 * 80e-3)
+    loop = dataclasses.replace(measured_store(), elapsed=0.16, waited=0.16, unready=0.16, read_seconds=32 * 80e-3)
     diagnosis = Diagnosis.of(loop)
     assert diagnosis.finding.kind == "limited source"
     assert "each takes 80.0 ms with 16 of 16 possible reads under way and 20.0 ms alone" in diagnosis.sentence
@@ -268,7 +255,7 @@ def test_the_use_of_pillow_is_seen_in_the_code_of_a_function():
     """A module or a class by a global name, inside another function, in an object that is called, in a partial."""
     for function in (_ByPillow(), _by_module, functools.partial(_by_module, 3), lambda data: Image.open(data)):
         assert uses_pillow(function)
-    for function in (_store, len, np.asarray, print, None, functools.partial(len)):
+    for function in (measured_store, len, np.asarray, print, None, functools.partial(len)):
         assert not uses_pillow(function)
     assert uses_pillow(headrace.MapTransform(_by_module).user_function)
 
@@ -327,7 +314,7 @@ def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threa
     batch = 64
     elapsed = batch * alone / served
     source = dataclasses.replace(STORE, random=alone, reads=threads, threads=threads)
-    loop = _store(batch, source=source, elapsed=elapsed, read_seconds=threads * elapsed)
+    loop = measured_store(batch, source=source, elapsed=elapsed, read_seconds=threads * elapsed)
     diagnosis = Diagnosis.of(loop)
     assume(diagnosis.finding.kind == "limited source")
     change = diagnosis.changes[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from damage import sealed
+from support.damage import sealed
 
 from headrace.tools.command_line import main
 from headrace.tools.demo import demo, trainer

@@ -5,40 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from planted import PLANTED, wait
+from support.measured_runs import LOOP, RECORDED, recorded_run
+from support.planted import PLANTED, wait
 
 import headrace
 from headrace.errors import ProgramError
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.changes import NOISE
 from headrace.tools.diagnosis.judging.verdict import enough_workers, found, lighter, step_seconds
-from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceInUse, WorkPart
-
-RECORDED = json.loads((Path(__file__).parent.parent / "planted.json").read_text())
-
-
-def _recorded(name):
-    """What was measured of a planted pipeline."""
-    plain = dict(RECORDED[name]["measured"])
-    parts, rare, source, feeding = (plain.pop(part) for part in ("parts", "rare", "source", "feeding"))
-    return Measured(
-        **plain,
-        parts=tuple(WorkPart(**part) for part in parts),
-        rare=rare and Rare(**rare),
-        source=SourceInUse(**source),
-        feeding=feeding and Feeding(**feeding),
-    )
+from headrace.tools.diagnosis.measured import Feeding, Measured, SourceInUse, WorkPart
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_verdict_names_what_was_planted(name):
     """On the numbers that a run of each gave; with a sentence of one line, a table, and changes that help."""
-    diagnosis = Diagnosis.of(_recorded(name))
+    diagnosis = Diagnosis.of(recorded_run(name))
     assert (diagnosis.finding.kind, diagnosis.finding.stage) == (RECORDED[name]["kind"], RECORDED[name]["stage"])
     first, second, third, *_ = str(diagnosis).splitlines()
     assert first == diagnosis.sentence
@@ -50,9 +35,6 @@ def test_the_verdict_names_what_was_planted(name):
         assert diagnosis.changes[0].cure in first
         assert all(change.seconds < diagnosis.measured.elapsed for change in diagnosis.changes)
     json.dumps(diagnosis.to_dict())
-
-
-LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (WorkPart("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
 
 
 def test_the_verdict_says_where_the_work_is_done_if_not_where_it_was_asked_for():

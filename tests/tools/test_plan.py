@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import simulated_step
+from support.simulated import simulated_step
 
 import headrace
 from headrace.tools.command_line import main

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
-from random_programs import Recipe, recipes, stream_of, tokens
+from support.pipelines import tries
+from support.random_programs import Recipe, recipes, stream_of, tokens
 
 from headrace import ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError

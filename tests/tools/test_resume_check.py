@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pipelines import PIPELINES, chosen, loader
+from support.pipelines import PIPELINES, chosen, loader
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, check_resume

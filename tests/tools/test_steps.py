@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import PIPELINES, chosen, loader, stream, tries
+from support.pipelines import PIPELINES, chosen, loader, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions

@@ -12,11 +12,11 @@ import time
 import warnings
 import weakref
 
-import device_programs
 import jax
 import numpy as np
 import pytest
-from pipelines import PIPELINES, chosen, loader, plain
+from support import device_programs
+from support.pipelines import PIPELINES, chosen, loader, plain
 
 import headrace
 from headrace.errors import ClosedError, MissingExtraError

@@ -10,7 +10,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-from interrupted_everywhere import OURS, places_of
+from support.interrupted_everywhere import OURS, places_of
 
 import headrace
 from headrace.errors import InUseError

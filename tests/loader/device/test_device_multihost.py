@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import device_programs
 import numpy as np
 import pytest
-from pipelines import chosen
+from support import device_programs
+from support.pipelines import chosen
 
 import headrace
 

@@ -10,7 +10,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint.experimental import v1
-from pipelines import PIPELINES, loader, plain
+from support.pipelines import PIPELINES, loader, plain
 
 import headrace
 from headrace.checkpoint import CheckpointRestore, CheckpointSave

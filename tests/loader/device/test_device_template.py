@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optree
 import pytest
-from damage import ODD_VALUES, paths_in, with_value
+from support.damage import ODD_VALUES, paths_in, with_value
 
 from headrace.errors import HostsError
 from headrace.loader.device.hosts.template import from_text, to_text

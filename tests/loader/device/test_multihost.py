@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from pipelines import chosen
+from support.pipelines import chosen
 
 PROGRAM = textwrap.dedent("""
     import json, sys

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import device_programs
 import jax
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import device_programs
 
 import headrace
 from headrace.errors import ShardingError

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from test_pool import _jobs, _pool
+from support.pools import new_pool, pool_jobs
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import make
@@ -438,7 +438,7 @@ def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
 
 def test_workers_that_are_too_many_go_when_they_are_done():
     """The youngest first; they are given nothing meanwhile, and their end is nobody's fault."""
-    pool, (first, second, third) = _pool(3), _jobs(3)
+    pool, (first, second, third) = new_pool(3), pool_jobs(3)
     pool.assign([first], 0.0)
     pool.assign([second], 0.0)
     assert pool.resize(1) == []
@@ -457,7 +457,7 @@ def test_workers_that_are_too_many_go_when_they_are_done():
 
 def test_a_worker_that_has_a_job_and_has_not_begun_is_not_too_many():
     """Its job would be lost."""
-    pool, (job,) = WorkerPool(2, None), _jobs(1)
+    pool, (job,) = WorkerPool(2, None), pool_jobs(1)
     pool.spawn_missing()
     pool.assign([job], 0.0)
     assert pool.resize(1) == [Kill(1)]
@@ -466,7 +466,7 @@ def test_a_worker_that_has_a_job_and_has_not_begun_is_not_too_many():
 
 def test_workers_may_stay_after_all():
     """Those that were to go and have not gone yet do, where more are wanted again."""
-    pool, jobs = _pool(2), _jobs(3)
+    pool, jobs = new_pool(2), pool_jobs(3)
     for job in jobs[:2]:
         pool.assign([job], 0.0)
     pool.resize(1)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pipelines import plain
+from support.pipelines import plain
 
 from headrace import MapDataset
 

@@ -4,7 +4,7 @@ import threading
 from itertools import product
 
 import pytest
-from pipelines import PIPELINES, chosen, loader, stream
+from support.pipelines import PIPELINES, chosen, loader, stream
 
 from headrace import Batch, DataLoader, IndexSampler
 

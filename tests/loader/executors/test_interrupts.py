@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from own_processes import zygote, zygotes
-from pipelines import chosen
-from without import linux_only
+from support.own_processes import zygote, zygotes
+from support.pipelines import chosen
+from support.without import linux_only
 
 import headrace
 from headrace.loader.executors import thread_pool
@@ -22,7 +22,7 @@ from headrace.loader.executors.processes.spawner import Spawner
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
 
-EVERYWHERE = Path(__file__).parent.parent.parent / "interrupted_everywhere.py"
+EVERYWHERE = Path(__file__).parents[2] / "support" / "interrupted_everywhere.py"
 
 
 def interrupted(what: str, every: int, first: int = 0) -> list[str]:

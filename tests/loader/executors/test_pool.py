@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pools import new_pool, pool_jobs
 
 from headrace.loader.executors.pool import (
     MAX_TRIES,
@@ -24,18 +25,6 @@ STOPPED = Warn("a worker was stopped after timeout=5 s; its work is done again")
 CRASHED = Warn("a worker was terminated unexpectedly by a bug; its work is done again")
 
 
-def _pool(workers=1, timeout=None):
-    pool = WorkerPool(workers, timeout)
-    pool.spawn_missing()
-    for worker in range(workers):
-        pool.ready(worker, 0.0)
-    return pool
-
-
-def _jobs(count, divisible=False, cost=1.0):
-    return [Job(number, divisible, cost) for number in range(count)]
-
-
 def test_all_workers_are_made_at_the_start_and_once():
     """A pool makes as many workers as it may have, and none that it has."""
     pool = WorkerPool(3, None)
@@ -45,7 +34,7 @@ def test_all_workers_are_made_at_the_start_and_once():
 
 def test_a_job_goes_to_the_worker_with_the_least_to_do():
     """Jobs are given by what they cost, not by their number; what was answered costs nothing any more."""
-    pool, jobs = _pool(2), [Job(0, False, 3.0), *_jobs(4)[1:]]
+    pool, jobs = new_pool(2), [Job(0, False, 3.0), *pool_jobs(4)[1:]]
     assert [pool.assign([job], 0.0) for job in jobs[:3]] == [[Give(w, [j])] for w, j in zip([0, 1, 1], jobs)]
     assert pool.answered(0, 1, 1.0) == jobs[:1]
     assert pool.assign([jobs[3]], 1.0) == [Give(0, [jobs[3]])]
@@ -53,7 +42,7 @@ def test_a_job_goes_to_the_worker_with_the_least_to_do():
 
 def test_jobs_of_a_series_go_to_one_worker_while_it_is_there():
     """Though others have less to do; and another series to another worker."""
-    pool, jobs = _pool(2), [Job(number, False, 1.0, series) for number, series in enumerate([7, 8, 7, 7, 8, 7])]
+    pool, jobs = new_pool(2), [Job(number, False, 1.0, series) for number, series in enumerate([7, 8, 7, 7, 8, 7])]
     assert [pool.assign([job], 0.0) for job in jobs[:5]] == [[Give(w, [j])] for w, j in zip([0, 1, 0, 0, 1], jobs)]
     assert pool.ended(0, "by a bug", 0.0)[2:] == [Give(2, [job]) for job in (jobs[0], jobs[2], jobs[3])]
     assert pool.assign(jobs[5:], 0.0) == [Give(2, jobs[5:])]
@@ -61,14 +50,14 @@ def test_jobs_of_a_series_go_to_one_worker_while_it_is_there():
 
 def test_jobs_that_come_together_go_to_one_worker_in_one_message():
     """Groups that were gathered stay together."""
-    pool, jobs = _pool(2), _jobs(3)
+    pool, jobs = new_pool(2), pool_jobs(3)
     assert pool.assign(jobs, 0.0) == [Give(0, jobs)]
     assert pool.answered(0, 3, 1.0) == jobs
 
 
 def test_what_a_worker_had_not_answered_goes_to_others_one_by_one():
     """When a worker ends, its answers count and the rest of its jobs are given again, each alone, in their order."""
-    pool, jobs = _pool(), _jobs(3)
+    pool, jobs = new_pool(), pool_jobs(3)
     pool.assign(jobs, 0.0)
     assert pool.answered(0, 1, 0.0) == jobs[:1]
     assert pool.ended(0, "by a bug", 0.0) == [CRASHED, Spawn(1), Give(1, jobs[1:2]), Give(1, jobs[2:])]
@@ -76,7 +65,7 @@ def test_what_a_worker_had_not_answered_goes_to_others_one_by_one():
 
 def test_a_worker_that_ends_without_work_is_made_again_for_the_next_job():
     """The user is told; nothing else has to be done before there is work."""
-    pool, jobs = _pool(), _jobs(1)
+    pool, jobs = new_pool(), pool_jobs(1)
     assert pool.ended(0, "by a bug", 0.0) == [Warn("worker 0 was terminated unexpectedly by a bug while it was idle")]
     assert pool.assign(jobs, 0.0) == [Spawn(1), Give(1, jobs)]
 
@@ -88,7 +77,7 @@ def test_jobs_that_are_dropped_are_not_given_again():
         lambda pool: pool.all_ended("x", 1.0),
         lambda p: p.lost([0], "x", 1.0),
     ):
-        pool, (divisible, *others) = _pool(1), [Job(0, True, 1.0), *_jobs(3)[1:]]
+        pool, (divisible, *others) = new_pool(1), [Job(0, True, 1.0), *pool_jobs(3)[1:]]
         for job in (divisible, others[0]):
             pool.assign([job], 0.0)
         assert pool.drop_jobs(2.0)
@@ -96,14 +85,14 @@ def test_jobs_that_are_dropped_are_not_given_again():
         assert [action for action in pool.assign([others[1]], 2.0) if isinstance(action, Give)] == [
             Give(1, [others[1]])
         ]
-    pool = _pool(1)
+    pool = new_pool(1)
     pool.assign([Job(0, False, 3.0)], 0.0)
     assert not pool.drop_jobs(2.9)
 
 
 def test_a_job_with_parts_is_divided_when_its_worker_ends():
     """Any part may be at fault, so that none of them counts a try."""
-    pool, jobs = _pool(), _jobs(2, divisible=True)
+    pool, jobs = new_pool(), pool_jobs(2, divisible=True)
     for job in jobs:
         pool.assign([job], 0.0)
     assert pool.ended(0, "by a bug", 0.0) == [Divide(jobs[0]), CRASHED, Spawn(1), Give(1, jobs[1:])]
@@ -111,7 +100,7 @@ def test_a_job_with_parts_is_divided_when_its_worker_ends():
 
 def test_a_job_without_parts_is_given_up_after_some_tries():
     """The job that the worker was at counts tries, those after it do not."""
-    pool, jobs = _pool(), _jobs(2)
+    pool, jobs = new_pool(), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 0.0)
     for worker in range(MAX_TRIES - 1):
@@ -124,7 +113,7 @@ def test_a_job_without_parts_is_given_up_after_some_tries():
 
 def test_of_jobs_in_one_message_none_is_blamed():
     """Of several jobs that went together any may have ended the worker: each is tried alone before one counts a try."""
-    pool, jobs = _pool(), _jobs(2)
+    pool, jobs = new_pool(), pool_jobs(2)
     pool.assign(jobs, 0.0)
     pool.ended(0, "by a bug", 0.0)
     assert [job.tries for job in jobs] == [0, 0]
@@ -134,7 +123,7 @@ def test_of_jobs_in_one_message_none_is_blamed():
 
 def test_a_job_that_takes_too_long_has_its_worker_killed_once():
     """The time counts from when the job was begun; the kill is asked for once, and the job counts a try."""
-    pool, jobs = _pool(timeout=5), _jobs(2)
+    pool, jobs = new_pool(timeout=5), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 1.0)
     assert pool.late_at() == 6.0
@@ -145,7 +134,7 @@ def test_a_job_that_takes_too_long_has_its_worker_killed_once():
 
 def test_the_time_of_a_job_begins_with_the_answer_before_it():
     """A job that waited for another one is not late for that."""
-    pool, jobs = _pool(timeout=5), _jobs(2)
+    pool, jobs = new_pool(timeout=5), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 0.0)
     pool.answered(0, 1, 4.0)
@@ -154,7 +143,7 @@ def test_the_time_of_a_job_begins_with_the_answer_before_it():
 
 def test_a_worker_that_is_being_made_is_not_late():
     """The time of a first job begins when its worker is ready."""
-    pool, jobs = WorkerPool(1, 5), _jobs(1)
+    pool, jobs = WorkerPool(1, 5), pool_jobs(1)
     pool.assign(jobs, 0.0)
     assert (pool.late_at(), pool.look(100.0)) == (float("inf"), [])
     pool.ready(0, 100.0)
@@ -163,14 +152,14 @@ def test_a_worker_that_is_being_made_is_not_late():
 
 def test_without_a_timeout_nothing_is_late():
     """A pool without a timeout kills nobody."""
-    pool = _pool()
-    pool.assign(_jobs(1), 0.0)
+    pool = new_pool()
+    pool.assign(pool_jobs(1), 0.0)
     assert (pool.late_at(), pool.look(1e9)) == (float("inf"), [])
 
 
 def test_an_answer_that_comes_with_the_kill_blames_no_other_job():
     """A late job may be answered before its worker is killed: the next job, which ends with the worker, counts no try."""
-    pool, jobs = _pool(timeout=5), _jobs(2)
+    pool, jobs = new_pool(timeout=5), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 0.0)
     assert pool.look(6.0) == [Kill(0)]
@@ -181,7 +170,7 @@ def test_an_answer_that_comes_with_the_kill_blames_no_other_job():
 
 def test_when_all_end_all_is_given_again_in_order():
     """The end of the process that makes workers is no job's fault; what was not answered is done by new workers."""
-    pool, jobs = _pool(2), _jobs(4)
+    pool, jobs = new_pool(2), pool_jobs(4)
     for job in jobs:
         pool.assign([job], 0.0)
     pool.answered(0, 1, 0.0)
@@ -193,7 +182,7 @@ def test_when_all_end_all_is_given_again_in_order():
 
 def test_a_job_that_was_late_when_all_ended_can_be_late_again():
     """A job whose worker was to be killed has the whole time again with a new worker, and no more."""
-    pool, jobs = _pool(timeout=5), _jobs(1)
+    pool, jobs = new_pool(timeout=5), pool_jobs(1)
     pool.assign(jobs, 0.0)
     assert pool.look(6.0) == [Kill(0)]
     pool.all_ended("was terminated", 7.0)
@@ -204,7 +193,7 @@ def test_a_job_that_was_late_when_all_ended_can_be_late_again():
 @pytest.mark.parametrize("answers_between", [False, True])
 def test_a_start_that_fails_again_and_again_ends_the_run(answers_between):
     """Without a result in between, the third time is the last; with one, the count begins again."""
-    pool, jobs = _pool(), _jobs(2)
+    pool, jobs = new_pool(), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 0.0)
     for _ in range(MAX_TRIES - 1):
@@ -315,7 +304,7 @@ def _deep(workers, depth):
 
 def test_with_a_depth_jobs_wait_for_workers_that_have_begun():
     """One that is never made holds nothing back; each has at most so many messages, and jobs are given in their order."""
-    pool, jobs = _deep(2, 1), _jobs(3)
+    pool, jobs = _deep(2, 1), pool_jobs(3)
     assert [pool.assign([job], 0.0) for job in reversed(jobs)] == [[], [], []]
     pool.ready(1, 1.0)
     assert pool.give_waiting(1.0) == [Give(1, [jobs[0]])]
@@ -327,7 +316,7 @@ def test_workers_that_are_lost_are_no_fault_of_their_jobs():
     """No try is counted, nothing divided, and the user is told once."""
     pool = _deep(2, 2)
     pool.ready(0, 0.0)
-    (job,) = jobs = _jobs(1, divisible=True)
+    (job,) = jobs = pool_jobs(1, divisible=True)
     assert pool.assign(jobs, 0.0) == [Give(0, jobs)]
     assert pool.lost([0], "a node was lost", 1.0) == [Warn("a node was lost; its work is done again"), Spawn(2)]
     assert job.tries == 0
@@ -338,7 +327,7 @@ def test_workers_that_are_lost_are_no_fault_of_their_jobs():
 
 def test_who_may_have_waited_for_what_was_lost_has_the_whole_time_again():
     """The others are not late for what a node took along."""
-    pool, jobs = WorkerPool(3, 5, 1), _jobs(3)
+    pool, jobs = WorkerPool(3, 5, 1), pool_jobs(3)
     pool.spawn_missing()
     for worker in range(3):
         pool.ready(worker, 0.0)
@@ -375,7 +364,7 @@ def test_a_pool_grows_and_shrinks():
 
 def test_a_job_that_was_taken_back_is_given_again():
     """It leaves room for another one until then. Jobs that were given after it stay."""
-    pool, jobs = _deep(1, 2), _jobs(3)
+    pool, jobs = _deep(1, 2), pool_jobs(3)
     pool.ready(0, 0.0)
     assert pool.assign(jobs[:1], 0.0) == [Give(0, jobs[:1])]
     assert pool.assign(jobs[1:2], 0.0) == [Give(0, jobs[1:2])]
@@ -390,7 +379,7 @@ def test_a_job_that_was_taken_back_is_given_again():
 @pytest.mark.parametrize("deadly", range(6))
 def test_with_a_depth_only_the_job_that_ends_workers_is_given_up(deadly, workers):
     """Though each worker ends before anybody has heard of what it did just before: jobs are tried again by themselves."""
-    pool, jobs = _deep(workers, 3), _jobs(6)
+    pool, jobs = _deep(workers, 3), pool_jobs(6)
     actions = pool.resize(workers)
     held, given_up = {worker: [] for worker in range(workers)}, []
     for worker in held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from pool_world import PoolWorld
+from support.pool_world import PoolWorld
 
 from headrace.loader.executors.pool import Give, Job, Kill, Spawn, Warn, WorkerPool
 

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from without import PARTS, folder_without, linux_only
+from support.without import PARTS, folder_without, linux_only
 
 import headrace
 from headrace.loader.executors.processes.spawner import Spawner

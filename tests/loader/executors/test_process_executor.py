@@ -7,19 +7,14 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played_workers import FakeSpawner
+from support.played_executors import SIGKILL, Played, _pipeline
 
-from headrace import Batch, DataLoader, Filter, IndexSampler
+from headrace import Batch, Filter
 from headrace.common import remote_errors
 from headrace.errors import WorkerCrashedError
-from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.processes.channel import Broken
-from headrace.loader.executors.processes.transport import ProcessTransport
-from headrace.loader.options import ExecutionOptions
-from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import GroupTask, SpanTask
 
-SIGKILL = 9
 AT_ONCE = 1e-9
 """A timeout that has passed whenever somebody looks."""
 
@@ -28,52 +23,7 @@ def _anything(_):
     return True
 
 
-def _pipeline(*operations):
-    return iter(DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=operations))._pipeline
-
-
-SPANS = _pipeline(Batch(4))
 GROUPS = _pipeline(Filter(_anything), Batch(4))
-
-
-class Played:
-    """An executor whose workers are played."""
-
-    def __init__(self, workers=1, timeout=None, pipeline=SPANS):
-        self.zygote = FakeSpawner()
-        self.observer = Observer()
-        options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
-        self.transport = ProcessTransport(pipeline, options, self.observer.slabs.add, spawner=self.zygote)
-        self.executor = PooledExecutor(pipeline, options, self.observer, self.transport)
-        for worker in self.zygote.workers.values():
-            worker.begin()
-        self.hear()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.executor.close()
-
-    def __getitem__(self, worker):
-        return self.zygote.workers[worker]
-
-    def submit(self, count, length=4):
-        """Spans, one after the other from position 0."""
-        return [self.executor.submit(SpanTask(0, length * n, length * (n + 1))) for n in range(count)]
-
-    def hear(self):
-        """Have the executor handle all that has come."""
-        for _ in range(50):
-            self.executor.handle_events(wait=False)
-
-    def finish(self):
-        """Have all workers answer all tasks, until there is nothing to answer any more."""
-        for _ in range(5):
-            for worker in list(self.zygote.workers.values()):
-                worker.channel.full = False
-                worker.answer(1000)
-            self.hear()
 
 
 def _block(handle):

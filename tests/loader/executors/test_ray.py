@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from pipelines import loader, stream
+from support.pipelines import loader, stream
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset
@@ -302,7 +302,7 @@ def _program(*arguments, folder):
 @pytest.mark.long
 def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     """An actor, a node: the same batches, and a warning each. The head: one error soon, and the state is right."""
-    program = Path(__file__).parent.parent.parent / "ray_deaths.py"
+    program = Path(__file__).parents[2] / "support" / "ray_deaths.py"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
         ran = _program(program, "worker", "node", "grow", "head", folder=folder)
     told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
@@ -323,7 +323,7 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
 def _told_by(*what):
     """What `ray_deaths.py` printed, each by its name."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        ran = _program(Path(__file__).parent.parent.parent / "ray_deaths.py", *what, folder=folder)
+        ran = _program(Path(__file__).parents[2] / "support" / "ray_deaths.py", *what, folder=folder)
     told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {one["what"]: one for one in told}, ran.stderr[-2000:]
 
@@ -361,7 +361,7 @@ def test_rows_that_are_large_beside_the_object_stores_flow():
 def test_a_head_that_died_before_the_loop_began_is_an_error():
     """Soon, where Ray would end the process."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        ran = _program(Path(__file__).parent.parent.parent / "ray_deaths.py", "before", folder=folder)
+        ran = _program(Path(__file__).parents[2] / "support" / "ray_deaths.py", "before", folder=folder)
     told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert [one["what"] for one in told] == ["before"], ran.stderr[-2000:]
     assert told[0]["seconds"] < BUSY_SECONDS

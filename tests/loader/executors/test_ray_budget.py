@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from pipelines import chosen, loader, stream
+from support.pipelines import chosen, loader, stream
 
 from headrace import IterDataset, MapDataset
 from headrace.loader.executors.local import InlineExecutor

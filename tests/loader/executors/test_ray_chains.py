@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, tries
-from random_programs import failing_recipes, recipes
-from test_failing_chains import SHARDS, failing, held, leaving_out
-from test_random_chains import opened, taken
+from support.failing_chains import SHARDS, failing, held, leaving_out
+from support.pipelines import plain, tries
+from support.random_chains import opened, taken
+from support.random_programs import failing_recipes, recipes
 
 ON_RAY: dict[str, Any] = {"worker_count": 2, "worker_kind": "ray"}
 

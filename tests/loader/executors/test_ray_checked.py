@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pipelines import loader
+from support.pipelines import loader
 
 import headrace
 from headrace.common.pickled import pickled

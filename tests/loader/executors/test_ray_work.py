@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from test_global_generators import OPERATIONS, SEEN, numpys, seeded
+from support.global_generators import OPERATIONS, SEEN, numpys, seeded
 
 from headrace import Batch, DataLoader, Filter, IndexSampler, load
 from headrace.errors import WorkerCrashedError

@@ -7,7 +7,7 @@ import random
 
 import pytest
 import simulate
-from fake_transport import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
+from support.fake_transport import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 
 from headrace import DataLoader, IndexSampler, MapTransform, load
 from headrace.errors import WorkerCrashedError

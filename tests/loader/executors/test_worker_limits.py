@@ -13,13 +13,13 @@ import threading
 import time
 from pathlib import Path
 
-import leaks
 import numpy as np
 import psutil
 import pytest
-from own_processes import everything, workers
-from pipelines import chosen, loader, stream
-from without import linux_only
+from support import leaks
+from support.own_processes import everything, workers
+from support.pipelines import chosen, loader, stream
+from support.without import linux_only
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler

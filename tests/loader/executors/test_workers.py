@@ -17,10 +17,10 @@ import traceback
 import numpy as np
 import psutil
 import pytest
-from damage import sealed
-from own_processes import workers, zygotes
-from pipelines import loader, stream
-from without import linux_only
+from support.damage import sealed
+from support.own_processes import workers, zygotes
+from support.pipelines import loader, stream
+from support.without import linux_only
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load

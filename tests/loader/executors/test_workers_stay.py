@@ -7,8 +7,8 @@ import signal
 import time
 
 import numpy as np
-import own_processes
 import pytest
+from support import own_processes
 
 import headrace.compat.grain as grain
 from headrace import (

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, tries
-from plain_model import NothingComesError, PlainModel
-from random_programs import Broken, failing_recipes, stream_of
+from support.pipelines import plain, tries
+from support.plain_model import NothingComesError, PlainModel
+from support.random_programs import Broken, failing_recipes, stream_of
 
 from headrace.errors import EmptyStreamError
 from headrace.loader.executors.pace import limits_of

@@ -8,10 +8,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from damage import sealed
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.damage import sealed
+from support.pipelines import tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions

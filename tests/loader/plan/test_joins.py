@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from pipelines import stream
-from trees import TREES, InTurn, Joined, ZipRows, apply, flat, iterate, mix, numbers, three
+from support.pipelines import stream
+from support.trees import TREES, InTurn, Joined, ZipRows, apply, flat, iterate, mix, numbers, three
 
 from headrace import Filter, NoSharding, ShardOptions, WindowShuffle
 from headrace.errors import CheckpointError, JoinError

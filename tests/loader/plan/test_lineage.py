@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.pipelines import tries
 
 from headrace.errors import CheckpointError
 from headrace.loader.plan.lineage import ReshardHistory

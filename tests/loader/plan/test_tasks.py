@@ -5,7 +5,7 @@ import pickle
 import cloudpickle
 import numpy as np
 import pytest
-from pipelines import PIPELINES, loader, plain, stream
+from support.pipelines import PIPELINES, loader, plain, stream
 
 from headrace import Batch, Filter, load
 from headrace.loader.executors.pace import limits_of

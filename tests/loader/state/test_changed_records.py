@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from damage import sealed
-from growing_source import GrowingKeys, append
+from support.damage import sealed
+from support.growing_source import GrowingKeys, append
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions

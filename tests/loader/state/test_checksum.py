@@ -5,8 +5,8 @@ import json
 
 import jax
 import pytest
-from damage import ODD_VALUES, paths_in, sealed, with_value
-from pipelines import loader, stream
+from support.damage import ODD_VALUES, paths_in, sealed, with_value
+from support.pipelines import loader, stream
 
 import headrace
 from headrace import IterDataset, MapDataset, ShardOptions

@@ -6,8 +6,8 @@ Those that still fail are strict expected failures; `histories.KNOWN` leaves suc
 from __future__ import annotations
 
 import pytest
-from histories import KNOWN, History, Run, played
-from history_programs import Program
+from support.histories import KNOWN, History, Run, played
+from support.history_programs import Program
 
 COVERED = set[str]()
 """Keys of `KNOWN` that have a test here."""

@@ -5,11 +5,11 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from damage import sealed
-from growing_source import GrowingKeys, append
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.damage import sealed
+from support.growing_source import GrowingKeys, append
+from support.pipelines import tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixSampler, ShardOptions

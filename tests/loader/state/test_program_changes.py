@@ -7,10 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from growing_source import GrowingKeys, append
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import tries
+from support.growing_source import GrowingKeys, append
+from support.pipelines import tries
 
 import headrace
 from headrace import (

@@ -8,10 +8,10 @@ import json
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, sealed, with_value
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import PIPELINES, loader, plain, stream, tries
+from support.damage import ODD_VALUES, paths_in, sealed, with_value
+from support.pipelines import PIPELINES, loader, plain, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_own_streams import Count
-from test_process_executor import SIGKILL, Played
+from support.own_streams import Count
+from support.played_executors import SIGKILL, Played
 
 from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, Pack, ReadOptions, load
 from headrace.loader.iterator import DataLoaderIterator

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from pipelines import chosen, stream
+from support.pipelines import chosen, stream
 
 from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.errors import WorkerCrashedError

@@ -8,10 +8,11 @@ import time
 
 import numpy as np
 import pytest
-from crowds import AsyncCounted, AsyncSlow, Counted, Crowd, Slow, SlowMany, SlowManyOf
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import PIPELINES, chosen, stream, tries
+from support.crowds import AsyncCounted, AsyncSlow, Counted, Crowd, Slow, SlowMany, SlowManyOf
+from support.pipelines import PIPELINES, chosen, stream, tries
+from support.reads_at_once import BAD, LIMIT_SECONDS, WHERE, endless, most_under_way
 
 import headrace
 from headrace import (
@@ -29,37 +30,6 @@ from headrace import (
 from headrace.loader.executors.pace import reads_under_way
 from headrace.loader.executors.reading import read_pace
 from headrace.loader.plan.build import make_pipeline
-
-LIMIT_SECONDS = 20
-"""After which what should have come does not come. Never waited for where all is well."""
-
-WHERE = {
-    "inline": {},
-    "threads": {"worker_count": 2, "worker_kind": "thread"},
-    "processes": {"worker_count": 2},
-}
-
-
-def told(element):
-    """What the records of an element tell: (process, most reads under way)."""
-    return zip(np.ravel(element["process"]).tolist(), np.ravel(element["most"]).tolist())
-
-
-def most_under_way(elements, least, workers=1):
-    """The most reads under way in each process, once these are `least` everywhere; as they are after a long time."""
-    most, until = {}, time.monotonic() + LIMIT_SECONDS
-    with iter(elements) as iterator:
-        for element in iterator:
-            for process, number in told(element):
-                most[process] = max(number, most.get(process, 0))
-            if (len(most) == workers and min(most.values()) >= least) or time.monotonic() > until:
-                break
-    return sorted(most.values())
-
-
-def endless(source, operations, **more):
-    """A loader of an endless stream."""
-    return DataLoader(data_source=source, sampler=IndexSampler(len(source)), operations=operations, **more)
 
 
 @pytest.mark.one_in(2)
@@ -280,9 +250,6 @@ class Begun(Counted):
         self.note(key)
         time.sleep(1e-3)
         return len(self.keys)
-
-
-BAD = 37
 
 
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])

@@ -6,7 +6,7 @@ from array import array
 
 import numpy as np
 import pytest
-from pipelines import PIPELINES, loader, plain
+from support.pipelines import PIPELINES, loader, plain
 
 from headrace import Filter, load
 from headrace.loader.plan.stages import spans

@@ -4,8 +4,8 @@ import os
 import pickle
 
 import pytest
-from conversions import convert
-from growing_files import FORMATS, write_array_record, write_parquet, write_tokens
+from support.conversions import convert
+from support.growing_files import FORMATS, write_array_record, write_parquet, write_tokens
 
 from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource
 from headrace.errors import SourceError

@@ -10,9 +10,8 @@ import copy
 import json
 import random
 
-from growing_source import GrowingKeys, append
-
 from headrace import Batch, DataLoader, GrowthOptions, IndexSampler, MixSampler, ReadOptions, ShardOptions
+from support.growing_source import GrowingKeys, append
 
 APART = 100_000
 """Between the first records of two parts."""

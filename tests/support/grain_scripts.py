@@ -9,9 +9,10 @@ import itertools
 import json
 import random
 
-import both
 import numpy as np
-from grain_programs import transform
+
+from support import both
+from support.grain_programs import transform
 
 Point = collections.namedtuple("Point", "x y")
 

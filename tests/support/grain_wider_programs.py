@@ -6,7 +6,8 @@ In: a number. Out: a function of a Grain that makes a stream, or a loader; the s
 import random
 
 import numpy as np
-from grain_programs import (
+
+from support.grain_programs import (
     LOADER_OPERATIONS,
     More,
     array_of,

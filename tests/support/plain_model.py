@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from pipelines import plain
 
 from headrace import Batch, Filter, FlatMap, IterDataset, MapTransform, Pack
 from headrace.loader.plan.joins import Apply, Joined, Read
 from headrace.operations.protocol import Context, Operation
+from support.pipelines import plain
 
 MOST_READS = 3000
 """Records of one stream that are read; more are those of an endless stream of which nothing is left."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-FOLDER = Path(__file__).parent / "mds"
+FOLDER = Path(__file__).parents[1] / "sources" / "mds"
 COUNT = 23
 COLUMNS = {
     "bytes": "bytes",

@@ -18,12 +18,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from history_account import Account
-from history_programs import KINDS, LAST, NAMES, TAILS, Program, World, mix_weights, record_weights
-from remedies import REMEDY
 
 from headrace import ShardOptions
 from headrace.errors import CheckpointError
+from support.history_account import Account
+from support.history_programs import KINDS, LAST, NAMES, TAILS, Program, World, mix_weights, record_weights
+from support.remedies import REMEDY
 
 STEPS = (0, 1, 2, 3, 4, 9)
 """Numbers of steps of a run: after many, some shards are at their end."""

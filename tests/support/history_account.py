@@ -6,7 +6,18 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from history_programs import APART, KINDS, NAMES, Kind, Program, is_tagged, keeps_number, number_of, record_weight
+
+from support.history_programs import (
+    APART,
+    KINDS,
+    NAMES,
+    Kind,
+    Program,
+    is_tagged,
+    keeps_number,
+    number_of,
+    record_weight,
+)
 
 TOLERANCE = 3
 """How far the number of records of a part may differ from its share."""
