@@ -1,14 +1,17 @@
 """Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG files are decoded by libjpeg-turbo, all others by OpenCV. If a JPEG image will be made smaller,
-it is decoded at some eighths of its size. That takes less time, and still uses every pixel.
+JPEG files are decoded by libjpeg-turbo; PNG, WebP and TIFF files by OpenCV; others, and files that these
+cannot decode, by Pillow. If a JPEG image will be made smaller, it is decoded at some eighths of its
+size. That takes less time, and still uses every pixel.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +23,8 @@ from ...files.opened import open_file
 from ...files.paths import text_of
 from ..transforms import MapTransform
 from .library import Image, Images, OnImages, check_libraries, opencv, with_channels
+from .orientation import orientation_of, swaps_axes, turned
+from .pillow import check_pillow, frames_of, indices_of, opened, pillow_size, pixels_of
 from .sizes import Size, resized, size_of
 from .tiff import PlainTiff, plain_tiff, straight
 
@@ -41,10 +46,10 @@ class DecodeImage(OnImages, MapTransform):
     A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height, width, channels]`.
 
     Bytes are `bytes`, other bytes-like objects, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
-    `pathlib.Path`. The thread that decodes a file also reads it.
+    `pathlib.Path`. A dict of Hugging Face, `{"bytes": …, "path": …}`, is also an image. The thread that decodes a file also
+    reads it.
 
-    The channels are red, green, blue; opacity does not change them. The orientation in the header of a file (EXIF or TIFF)
-    is ignored.
+    The channels are red, green, blue; opacity does not change them.
 
     Args:
         size: (height, width) of all results, or one integer for both. JPEGs are decoded at a smaller scale if that
@@ -55,13 +60,19 @@ class DecodeImage(OnImages, MapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
-        max_pixels: maximum height × width, checked in the header of a JPEG or PNG before it is decoded. Default 2^28
-            (16,384 × 16,384). It protects against small files that would fill the memory. OpenCV rejects other files of more
-            than 2^30 pixels.
+        max_pixels: maximum height × width, checked in the header of a JPEG, PNG or GIF before it is decoded; with
+            `frames="all"`, of all frames together. Default 2^28 (16,384 × 16,384). It protects against small files that
+            would fill the memory. OpenCV rejects TIFF and WebP files of more than 2^30 pixels.
+        orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP or TIFF file says, like
+            Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
+        palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
+            masks of segmentation, as `uint8[height, width, 1]`; grey images give their values. Needs Pillow.
+        frames: "first" (default): the first frame of a GIF, TIFF, WebP or PNG file. "all": all of them, as an array
+            `[frames, height, width, channels]`, also if there is only one; colours have 8 bits. Needs Pillow.
 
     Raises:
-        MissingExtraError: OpenCV or simplejpeg is not installed.
-        ValueError: an argument is out of range.
+        MissingExtraError: OpenCV or simplejpeg is not installed; or Pillow, if it is needed.
+        ValueError: an argument is out of range, or does not go with `palette="indices"`.
         TypeError: `size` is neither an integer nor a pair of integers; or `channels` or `max_pixels` is not an integer.
 
     >>> import cv2
@@ -71,6 +82,9 @@ class DecodeImage(OnImages, MapTransform):
     """
 
     _max_pixels: int = MAX_PIXELS
+    _orientation: bool = True
+    _palette: str = "colours"
+    _frames: str = "first"
 
     def __init__(
         self,
@@ -81,6 +95,9 @@ class DecodeImage(OnImages, MapTransform):
         key: str = "image",
         fast: bool = False,
         max_pixels: int = MAX_PIXELS,
+        orientation: bool = True,
+        palette: Literal["colours", "indices"] = "colours",
+        frames: Literal["first", "all"] = "first",
     ) -> None:
         super().__init__()
         check_libraries("DecodeImage")
@@ -91,8 +108,19 @@ class DecodeImage(OnImages, MapTransform):
             raise ValueError("channels=2 is not supported. Pass 1, 3 or 4.")
         self._key, self._fast = key, bool(fast)
         limit = whole_number("max_pixels", max_pixels, 1, None, "a number of pixels, such as 2**28")
-        if limit != MAX_PIXELS:  # else it is no part of the operation's identity, as in versions that had no limit
-            self._max_pixels = limit
+        given = {"max_pixels": limit, "orientation": bool(orientation), "palette": palette, "frames": frames}
+        for name, values in {"palette": ("colours", "indices"), "frames": ("first", "all")}.items():
+            if given[name] not in values:
+                raise ValueError(
+                    f'{name}={short_repr(given[name])} is not supported. Pass "{values[0]}" or "{values[1]}".'
+                )
+            if given[name] == values[1]:
+                check_pillow(f'{name}="{values[1]}"')
+        if palette == "indices" and (channels, self._dtype, frames) != (3, "uint8", "first"):
+            raise ValueError('palette="indices" gives one channel of uint8. Leave out channels=, dtype= and frames=.')
+        for name, value in given.items():
+            if value != getattr(type(self), f"_{name}"):  # else it is no part of the operation's identity
+                setattr(self, f"_{name}", value)
 
     def map(self, element: Any) -> Any:
         """Return the element with its image decoded.
@@ -102,13 +130,15 @@ class DecodeImage(OnImages, MapTransform):
                 clip have several shapes.
             SourceError: the file of a path cannot be read.
         """
+        if isinstance(element, Mapping) and self._key not in element and _is_stored(element):
+            return self._image_or_clip(element)
         return self.with_image(element, self._image_or_clip)
 
     def _image_or_clip(self, data: Any) -> Images:
         is_list = isinstance(data, (list, tuple)) or (
             isinstance(data, np.ndarray) and data.dtype.kind in "OU" and data.ndim == 1
         )
-        if not is_list or not len(data) or not isinstance(data[0], (*_BYTES, *_PATHS)):
+        if not is_list or not len(data) or not isinstance(data[0], (*_BYTES, *_PATHS, Mapping)):
             return self._decoded(data)
         frames = list(map(self._decoded, data))
         if unlike := [frame.shape for frame in frames if frame.shape != frames[0].shape]:
@@ -126,12 +156,46 @@ class DecodeImage(OnImages, MapTransform):
                 f"an image of {len(data)} bytes has {height} × {width} pixels, more than "
                 f"max_pixels={self._max_pixels}. Pass a larger max_pixels if this is correct."
             )
-        image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
-        if self._size is not None:
-            image = resized(image, self._size)
+        if self._frames == "all":
+            frames = self._by_pillow(data, partial(frames_of, channels=self._channels, deep=self._dtype != "uint8"))
+            image = frames if self._size is None else np.stack([resized(frame, self._size) for frame in frames])
+        elif self._palette == "indices":
+            image = self._by_pillow(data, indices_of)
+            image = image if self._size is None else resized(image, self._size, "nearest")
+        else:
+            image = self._first_frame(data)
+            image = image if self._size is None else resized(image, self._size)
         return _as_dtype(image, self._dtype)
 
-    def _jpeg(self, data: bytes) -> Image:
+    def _first_frame(self, data: bytes) -> Image:
+        """Decode by the library that is best for the format of a file; if it cannot decode it, by the other one."""
+        pixels = partial(self._by_pillow, data, partial(pixels_of, channels=self._channels))
+        if _is_for_pillow(data) and self._dtype == "uint8":
+            ways = pixels, partial(self._by_others, data)
+        else:
+            ways = partial(self._by_others, data), pixels
+        try:
+            return ways[0]()
+        except ImageError as error:
+            try:
+                return ways[1]()
+            except ImageError:
+                raise error from None
+
+    def _by_others(self, data: bytes) -> Image:
+        way = orientation_of(data) if self._orientation else 1
+        is_jpeg = data.startswith(_JPEG)
+        return turned(
+            self._jpeg(data, way) if is_jpeg else _by_opencv(data, self._channels, self._dtype != "uint8"), way
+        )
+
+    def _by_pillow(self, data: bytes, use: Callable[[Any, bool], Images]) -> Images:
+        try:
+            return opened(data, use, self._orientation, self._max_pixels)
+        except ValueError as error:
+            raise _undecodable(data, error) from error
+
+    def _jpeg(self, data: bytes, way: int) -> Image:
         import simplejpeg
 
         colours = _COLOURS[self._channels]
@@ -139,7 +203,8 @@ class DecodeImage(OnImages, MapTransform):
             if self._size is None:
                 return simplejpeg.decode_jpeg(data, colours, self._fast, self._fast)  # type: ignore[no-any-return]
             rows, columns, *_ = simplejpeg.decode_jpeg_header(data)
-            least = {"min_height": self._size[0] + 1, "min_width": self._size[1] + 1}
+            height, width = self._size[::-1] if swaps_axes(way) else self._size
+            least = {"min_height": height + 1, "min_width": width + 1}
             image: Image = simplejpeg.decode_jpeg(data, colours, self._fast, self._fast, **least)
         except ValueError as error:
             raise _undecodable(data, error) from error
@@ -152,12 +217,15 @@ def _content_of(image: Any) -> bytes:
     """Return the bytes of an image file.
 
     Args:
-        image: bytes, a bytes-like object, an array `uint8[size]`, or a path.
+        image: bytes, a bytes-like object, an array `uint8[size]`, a path, or a dict with one of these.
 
     Raises:
         ImageError: `image` is none of these.
         SourceError: the file cannot be read.
     """
+    if isinstance(image, Mapping) and _is_stored(image):
+        content = image.get("bytes")
+        image = image["path"] if content is None else content
     if isinstance(image, bytes):
         return image
     if isinstance(image, _PATHS):
@@ -171,12 +239,25 @@ def _content_of(image: Any) -> bytes:
     )
 
 
+def _is_stored(image: Mapping[Any, Any]) -> bool:
+    """Return True if a dict is an image as Hugging Face stores it: its content, its path, or both."""
+    keys = image.keys()
+    return keys <= {"bytes", "path"} and (image.get("bytes") is not None or image.get("path") is not None)
+
+
+def _is_for_pillow(data: bytes) -> bool:
+    """Return True if Pillow, not OpenCV, decodes a file first: it is neither JPEG, WebP, TIFF nor a PNG of one frame."""
+    if data.startswith(_PNG):
+        return b"acTL" in data[:1024]  # of several frames
+    return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
+
+
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of a JPEG or PNG; (0, 0) for other or damaged files."""
+    """Return height and width from the header of an image file; (0, 0) for WebP, TIFF and damaged files."""
     if data.startswith(_PNG):
         return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
     if not data.startswith(_JPEG):
-        return 0, 0
+        return pillow_size(data) if _is_for_pillow(data) else (0, 0)
     import simplejpeg
 
     try:
@@ -209,6 +290,8 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
     image = _read(data if tiff is None else tiff.data, flags)
     if channels == 3 and is_avif:
         image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    if channels == 3 and image.shape[2] == 1:  # OpenCV gives grey files of floats as they are
+        image = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
     if channels < 4:
         return image
     # The file has grey, or blue, green and red, with opacity or without.

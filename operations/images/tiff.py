@@ -32,11 +32,13 @@ class PlainTiff(NamedTuple):
         data: bytes of the file with the changed header.
         has_opacity: True if each pixel has one more value than grey, or than red, green and blue.
         extra: meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2 opacity. None: not stated.
+        orientation: orientation in the header; None if there is none.
     """
 
     data: bytes
     has_opacity: bool
     extra: int | None
+    orientation: int | None
 
 
 def plain_tiff(data: bytes) -> PlainTiff | None:
@@ -61,10 +63,10 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
                 (found[tag],) = struct.unpack_from(order + _FORMATS[kind], data, value)
                 wanted = {_ORIENTATION: 1, _EXTRA: _MULTIPLIED}.get(tag, found[tag])
                 struct.pack_into(order + _FORMATS[kind], plain, value, wanted)
-    except struct.error:
+    except (struct.error, OverflowError):
         return None
     has_opacity = (found.get(_COLOURS), found.get(_SAMPLES)) in _WITH_OPACITY
-    return PlainTiff(bytes(plain), has_opacity, found.get(_EXTRA))
+    return PlainTiff(bytes(plain), has_opacity, found.get(_EXTRA), found.get(_ORIENTATION))
 
 
 def straight(image: Image, extra: int | None) -> Image:
