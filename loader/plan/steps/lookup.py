@@ -29,9 +29,10 @@ class Place(NamedTuple):
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return the number of elements of a stream.
+    """Return the number of elements of a shard's stream, from step 0.
 
-    If the run continues one on another number of shards, only the elements that that run did not deliver are counted.
+    If the pipeline resumes a run on another number of shards, elements that were delivered before the number of
+    shards changed are not counted.
 
     Args:
         pipeline: pipeline of the stream.
