@@ -235,8 +235,9 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
         what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
+        when = "" if loaders.joins else " between two epochs of loader.epochs()"
         raise TypeError(
-            f"change({name}=) does not work for {what}. Save the states of all shards, and restore them with "
+            f"change({name}=) does not work for {what}. Save the states of all shards{when}, and restore them with "
             f"set_states(states, strict=False) in a program with the new {name}."
         )
     if (

@@ -97,7 +97,7 @@ def check_omitted(before: str, now: str, whose: str = "") -> None:
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
             f"the state is of a run that omitted {_count(before):,} records{whose}, but now "
-            f"{_count(now):,} are omitted{', others' if _count(now) == _count(before) else ''}, so "
+            f"{_count(now):,}{' others' if _count(now) == _count(before) else ''} are omitted, so "
             "some would come back. Pass all of them to omit=, or pass strict=False if records may "
             "come back."
         )

@@ -339,7 +339,7 @@ class StepChain:
             self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if the stage begins with a plain `Batch` of the whole unit, and all rows of the group are stacked columns.
+        """Return True if the stage's first operation is a plain `Batch` of a whole unit, and all rows are stacked columns.
 
         A unit is the rows that must be processed together.
         """
