@@ -324,7 +324,9 @@ class PooledExecutor(Executor):
                 LOGGER.warning(text)
             case messages.Fail(text):
                 self.close()
-                raise WorkerCrashedError(text)
+                raise WorkerCrashedError(
+                    f"{text} Look at what this process printed and at the memory of the machine, or pass worker_count=0."
+                )
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""
