@@ -127,8 +127,8 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is outside of the range of indices, from -2**63 to 2**63 - 1. For the same "
-        "place in the first epoch, pass index % len(dataset)."
+        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. For the element "
+        "at the same place of the first epoch, pass index % len(dataset)."
     )
 
 
