@@ -362,8 +362,10 @@ class Packed(OfSeveral):
             )
         plan = operation.plan(known)
         if plan.documents != documents:
-            count = f"{plan.documents} lengths, but the dataset has {documents} elements"
-            raise PackError(f"pack: lengths= has {count}. Pass one length for each element.")
+            raise PackError(
+                f"pack: lengths= has {plan.documents} lengths, but the dataset has {documents} elements. Pass one length "
+                "for each element."
+            )
         return cls(node, operation, plan)
 
     @property

@@ -103,8 +103,10 @@ def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
     least = here.step + ahead
     step = least if at_step is None else whole_number("at_step", at_step, 0, None, "the number of a step")
     if step < least:
-        read = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
-        raise ValueError(f"at_step={step} is too early: the next step is {here.step}{read}. Pass {least} or more.")
+        read_ahead = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
+        raise ValueError(
+            f"at_step={step} is too early: the next step is {here.step}{read_ahead}. Pass {least} or more."
+        )
     return step
 
 

@@ -112,7 +112,8 @@ class PackPlan:
         """
         if not 0 <= row < self.rows:
             raise IndexError(
-                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index from 0, below this."
+                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index of 0 or more, "
+                "below this number."
             )
         before = self._windows.rows
         window = int(np.searchsorted(before, row, side="right")) - 1
