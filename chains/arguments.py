@@ -76,7 +76,7 @@ def finite(method: str, length: int) -> int:
         remedy = _OF_ENDLESS.get(method, f"Call {method} before repeat")
         raise ValueError(
             f"{method}: the dataset never ends, because of repeat() without num_epochs= or a mix with "
-            f'when_exhausted="repeat". {remedy}.'
+            f'when_exhausted="repeat". {remedy}. For a mix, pass when_exhausted="first" or "all".'
         )
     return length
 
@@ -127,8 +127,8 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is too large: indices are from -2**63 to 2**63 - 1. For the element "
-        "of the first epoch, pass index % len(dataset)."
+        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. For the element "
+        "at the same place of the first epoch, pass index % len(dataset)."
     )
 
 
@@ -191,10 +191,10 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
     def __get__(self, own: Any, kind: Any = None) -> Any:
         if own is None:
             return super().__get__(own, kind)
-        join = self.__func__
+        method, class_name = self.__func__.__name__, own._asked_as
         raise AttributeError(
-            f"{join.__name__} joins the datasets of a list, and is not a method of a single dataset. Write "
-            f"{own._asked_as}.{join.__name__}([dataset, …])."
+            f"{method} joins the datasets of a list, and is not a method of a single dataset. Write "
+            f"{class_name}.{method}([dataset, …])."
         )
 
 

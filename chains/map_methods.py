@@ -179,7 +179,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(
                 f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). "
-                f"Pass indices from 0 to {length - 1}."
+                "Pass indices of this range."
             )
         return self._reordered(Selected(length, keys))
 

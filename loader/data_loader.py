@@ -102,7 +102,7 @@ class LoaderMethods(Remarks):
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(
-            f"the {name} of a DataLoader cannot be changed. Make another DataLoader with the {name} you want."
+            f"{name} cannot be set: a DataLoader never changes. Make a new one with the values you want."
         )
 
     def __iter__(self) -> DataLoaderIterator:

@@ -305,7 +305,8 @@ class Batched(Regrouped):
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
         if not -ENDLESS <= start < stop <= ENDLESS:
             raise IndexError(
-                f"index {index} is too large for batches of {size}: elements end at index 2**63 - 1. Pass a smaller index."
+                f"index {index} is too far from 0 for batches of {size}: their elements must have indices from "
+                "-2**63 to 2**63 - 1. Pass an index nearer to 0."
             )
         return start, stop
 
@@ -361,8 +362,10 @@ class Packed(OfSeveral):
             )
         plan = operation.plan(known)
         if plan.documents != documents:
-            count = f"{plan.documents} lengths, but the dataset has {documents} elements"
-            raise PackError(f"pack: lengths= has {count}. Pass one length for each element.")
+            raise PackError(
+                f"pack: lengths= has {plan.documents} lengths, but the dataset has {documents} elements. Pass one length "
+                "for each element."
+            )
         return cls(node, operation, plan)
 
     @property

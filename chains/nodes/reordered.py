@@ -180,7 +180,7 @@ class LivingElements(Reordered):
             raise ValueError(
                 "omit() can leave out only records of a single source, but the elements of this dataset are "
                 "batches, or come from several datasets, or from maps that use the index. Call omit() directly "
-                "after the source, or after its shuffle() and repeat()."
+                "after the source, or after its shuffle() and repeat(), and before mix, zip and concatenate."
             )
         whole = line.order
         order = living_order(whole, line.source, omit, None)

@@ -17,7 +17,7 @@ write = with_hf_stream.write
 STAGES = {
     "random_map": "a transform that draws keeps no state: its docs do not speak of one",
     "window": "a dataset on disk is shuffled as a whole",
-    "pack": "not part of the library; trl packs",
+    "pack": "it has no packing; another library, trl, packs",
 }
 
 

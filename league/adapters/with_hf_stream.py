@@ -23,7 +23,7 @@ BUFFER = (
 RANKS = "StatefulDataLoader handles state “across multiprocess workers (but not across ranks)”"
 STAGES = {
     "random_map": "a function that draws keeps no state: its docs do not speak of one",
-    "pack": "not part of the library; trl packs",
+    "pack": "it has no packing; another library, trl, packs",
 }
 
 

@@ -17,7 +17,7 @@ STAGES = {
     "filter": "not part of StreamingDataset",
     "flat_map": "not part of StreamingDataset",
     "window": "py1e and its other algorithms shuffle blocks of their own",
-    "pack": "not part of the library; llm-foundry packs",
+    "pack": "it has no packing; another library, llm-foundry, packs",
 }
 
 

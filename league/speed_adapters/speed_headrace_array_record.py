@@ -18,7 +18,7 @@ __all__ = ["batches", "unclaimed", "versions", "write"]
 
 def unclaimed(workload: Workload) -> str:
     """All but records of bytes: the column of headrace has these."""
-    return "" if workload.name in ("bytes_1k", "jpeg") else "as in the column of headrace"
+    return "" if workload.name in ("bytes_1k", "jpeg") else "the same pipeline as in the column “headrace”"
 
 
 def write(workload: Workload, records: Iterator[Any], folder: Path) -> None:

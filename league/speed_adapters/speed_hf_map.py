@@ -22,7 +22,10 @@ __all__ = ["batches", "done", "unclaimed", "versions", "write"]
 
 torch.set_num_threads(1)
 datasets.disable_progress_bars()
-MISSING = {"packing": "not part of the library; trl packs", "tar": "read as a stream: the column “streaming”"}
+MISSING = {
+    "packing": "it has no packing; another library, trl, packs",
+    "tar": "it reads tar files only as a stream: see the column “Hugging Face, streaming”",
+}
 
 
 def unclaimed(workload: Workload) -> str:

@@ -19,7 +19,7 @@ __all__ = ["batches", "unclaimed", "versions", "write"]
 
 def unclaimed(workload: Workload) -> str:
     """Stages that it lacks."""
-    return "not part of the library; trl packs" if workload.name == "packing" else ""
+    return "it has no packing; another library, trl, packs" if workload.name == "packing" else ""
 
 
 def write(workload: Workload, records: Iterator[Any], folder: Path) -> None:

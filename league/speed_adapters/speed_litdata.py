@@ -18,8 +18,8 @@ __all__ = ["batches", "unclaimed", "versions", "write"]
 
 MISSING = {
     "packing": "not part of the library",
-    "tar": "data are brought into its chunks by `optimize`",
-    "parquet": "it reads them by an index of its own, `index_parquet_dataset`; not played",
+    "tar": "it reads only its own chunks, into which `optimize` converts data",
+    "parquet": "it needs an index of its own, `index_parquet_dataset`, which we did not measure",
 }
 
 

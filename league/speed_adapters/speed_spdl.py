@@ -15,8 +15,8 @@ from workloads import Workload
 
 MISSING = {
     "packing": "not part of the library",
-    "tar": "its pipelines take what an iterable gives; samples of tar files are the program's",
-    "parquet": "its pipelines take what an iterable gives; rows are the program's",
+    "tar": "it reads no files itself; the program would have to read the tar files",
+    "parquet": "it reads no files itself; the program would have to read the Parquet file",
 }
 
 

@@ -17,9 +17,9 @@ from workloads import Workload
 __all__ = ["batches", "unclaimed", "versions", "write"]
 
 MISSING = {
-    "packing": "not part of the library; llm-foundry packs",
-    "tar": "data are brought into MDS shards",
-    "parquet": "data are brought into MDS shards",
+    "packing": "it has no packing; another library, llm-foundry, packs",
+    "tar": "it reads only its own MDS shards, into which data must be converted",
+    "parquet": "it reads only its own MDS shards, into which data must be converted",
 }
 
 

@@ -16,7 +16,7 @@ from workloads import Workload
 
 __all__ = ["batches", "unclaimed", "versions", "write"]
 
-MISSING = {"packing": "not part of the library", "parquet": "it reads tar files"}
+MISSING = {"packing": "not part of the library", "parquet": "it reads only tar files"}
 
 
 def unclaimed(workload: Workload) -> str:

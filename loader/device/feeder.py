@@ -116,8 +116,8 @@ class DeviceFeeder(StreamPositionAPI):
         """
         if self._mask is None:
             raise ValueError(
-                'mask needs on_uneven="pad" and a batch that was delivered. Pass on_uneven="pad", and '
-                "call next() before you read mask."
+                'mask exists only with on_uneven="pad", after a batch that contains an array with rows. Pass '
+                'on_uneven="pad", and call next() before you read mask.'
             )
         return self._mask
 

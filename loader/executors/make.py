@@ -80,7 +80,7 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
-            "of it, so that workers draw the same numbers, and each epoch repeats them. Draw from the generator that "
+            "of it, so that workers draw the same numbers, and each new run repeats them. Draw from the generator that "
             "headrace.RandomMapTransform(function) passes: function(element, rng); or pass seed_globals=True."
         )
         return

@@ -106,8 +106,9 @@ class RowsWithTask:
                 return elements
             losses += self.rows.lost
             if losses >= MAX_TRIES:
-                lost = f"Ray lost the rows of a task {MAX_TRIES} times"
-                raise WorkerCrashedError(f"{lost}. Check the memory of Ray's object stores, and restore a checkpoint.")
+                raise WorkerCrashedError(
+                    f"Ray lost the rows of a task {MAX_TRIES} times. Restore a checkpoint, with larger object stores."
+                )
             self.handle.executor.handle_events(wait=False)
 
 
@@ -322,9 +323,9 @@ class PooledExecutor(Executor):
                 self._transport.restart()
             case messages.Warn(text):
                 LOGGER.warning(text)
-            case messages.Fail(text):
+            case messages.Fail(event):
                 self.close()
-                raise WorkerCrashedError(text)
+                raise WorkerCrashedError(f"{event} Look at its output and at the memory, or pass worker_count=0.")
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""

@@ -47,7 +47,10 @@ class Call(Generic[T]):
 
     def give_up(self) -> None:
         """Mark the call as failed, because no thread will make it, and wake the thread that waits for it."""
-        self._error = RuntimeError("the pool of threads was closed before it came to this call.")
+        self._error = RuntimeError(
+            "the iterator was closed while its work waited for a thread. Make a new one, iter(loader), and restore the "
+            "state in it."
+        )
         self.done = True
         self._waited_for.release()
 

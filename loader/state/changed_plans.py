@@ -85,6 +85,6 @@ def _check_between(states: Sequence[LoaderState]) -> None:
         stop > last for state in states for _, stop in state.skipped.present
     ):
         raise CheckpointError(
-            "the shapes of planned batches cannot change while steps are still to be skipped, or inside something that is "
-            "made of several batches. Restore with the former max_tokens= and pad_to=, and change them at a later step."
+            "the shapes of planned batches cannot change while steps are still to be skipped, or inside a group of batches "
+            "that was delivered in part. Restore with the former max_tokens= and pad_to=, and change them at a later step."
         )

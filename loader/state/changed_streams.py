@@ -243,7 +243,7 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
     if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
         raise CheckpointError(
             f"other records of {leaf} are omitted than in the state, which was saved inside a window of a "
-            "Pack or window_shuffle, or inside a batch that is unbatched, after streams were joined. Restore "
+            "Pack or window_shuffle, or inside a batch that a FlatMap splits, after streams were joined. Restore "
             "a checkpoint of another step."
         )
 

@@ -115,14 +115,14 @@ def _files_in(folder: Any) -> list[Any]:
     return list(folder.glob("process_*-of-*.json")) if folder.exists() else []
 
 
-def _all_states(folder: Any, own: str) -> list[bytes]:
+def _all_states(folder: Any, file: str) -> list[bytes]:
     states = _states_in(folder)
     if states is not None:
         return states
-    there = first_few(sorted(path.name for path in _files_in(folder))) or "no state"
+    found = first_few(sorted(path.name for path in _files_in(folder))) or "no state"
     raise CheckpointError(
-        f"the folder contains neither {own} nor the states of all processes of another run, but "
-        f"{there}. Pass the folder of a complete checkpoint."
+        f"the folder contains neither {file} nor the states of all processes of another run, but "
+        f"{found}. Pass the folder of a complete checkpoint."
     )
 
 

@@ -177,8 +177,10 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
             leaf's order.
     """
     if len(lineages) != len(pipeline.leaves):
-        counts = f"{len(lineages)} sources, but this one has {len(pipeline.leaves)}"
-        raise CheckpointError(f"the state is of a pipeline with {counts}. Restore it with the pipeline that saved it.")
+        raise CheckpointError(
+            f"the state is of a pipeline with {len(lineages)} sources, but this one has {len(pipeline.leaves)}. Restore it "
+            "with the pipeline that saved it."
+        )
     leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
     return dataclasses.replace(pipeline, leaves=leaves)
 

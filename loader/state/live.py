@@ -103,8 +103,10 @@ def _step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
     least = here.step + ahead
     step = least if at_step is None else whole_number("at_step", at_step, 0, None, "the number of a step")
     if step < least:
-        read = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
-        raise ValueError(f"at_step={step} is too early: the next step is {here.step}{read}. Pass {least} or more.")
+        read_ahead = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
+        raise ValueError(
+            f"at_step={step} is too early: the next step is {here.step}{read_ahead}. Pass {least} or more."
+        )
     return step
 
 
@@ -235,8 +237,9 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
         what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
+        when = "" if loaders.joins else " between two epochs of loader.epochs()"
         raise TypeError(
-            f"change({name}=) does not work for {what}. Save the states of all shards, and restore them with "
+            f"change({name}=) does not work for {what}. Save the states of all shards{when}, and restore them with "
             f"set_states(states, strict=False) in a program with the new {name}."
         )
     if (

@@ -83,21 +83,21 @@ def retold(states: Sequence[LoaderState], known: Identity, now: Identity) -> lis
     return [dataclasses.replace(state, identity=now) if state.identity == known else state for state in states]
 
 
-def check_omitted(before: str, now: str, whose: str = "") -> None:
+def check_omitted(before: str, now: str, of_part: str = "") -> None:
     """Check that at least as many records are omitted as before, because the program may have forgotten some.
 
     Args:
         before: digest of the records omitted before, which contains their number.
         now: digest of the records omitted now.
-        whose: text for the message about the part of a mix.
+        of_part: text for the message about the part of a mix, such as " of part 'web'".
 
     Raises:
         CheckpointError: fewer records are omitted, or the same number of other records.
     """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
-            f"the state is of a run that omitted {_count(before):,} records{whose}, but now "
-            f"{_count(now):,} are omitted{', others' if _count(now) == _count(before) else ''}, so "
+            f"the state is of a run that omitted {_count(before):,} records{of_part}, but now "
+            f"{_count(now):,}{' others' if _count(now) == _count(before) else ''} are omitted, so "
             "some would come back. Pass all of them to omit=, or pass strict=False if records may "
             "come back."
         )

@@ -315,7 +315,7 @@ def _dealt_after(
     if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
         raise CheckpointError(
             "planned batches cannot change their number of shards while steps are still to be skipped, or "
-            "inside a batch that is unbatched. Change the shards at a later step."
+            "inside a batch that a FlatMap splits. Change the number of shards at a later step."
         )
     former: Any = leaf.sampler
     former = former.after(before.layers, ShardOptions(0, len(states)))

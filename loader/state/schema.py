@@ -288,8 +288,8 @@ def _damage(**parts: Any) -> Iterator[None]:
     except CheckpointError:
         raise
     except (TypeError, ValueError):
-        told = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
-        raise CheckpointError(f"the state is damaged: {told}. Restore another checkpoint.") from None
+        entries = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
+        raise CheckpointError(f"the state is damaged: {entries}. Restore another checkpoint.") from None
 
 
 def _list(values: Any) -> list[Any]:

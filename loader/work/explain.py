@@ -186,9 +186,9 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
         pipeline: the pipeline.
         reason: text that says how the last worker ended.
     """
-    in_words = task_in_words(task, blocks, pipeline)
+    records = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(
-        f"{in_words}: a worker {reason}. Correct the operation that ends or hangs it, or leave such records out "
+        f"{records}: a worker {reason}. Correct the operation that ends or hangs it, or leave such records out "
         'with on_error="skip".'
     )
     tags = None if pipeline.aligned else RowOrigins()

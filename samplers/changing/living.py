@@ -254,8 +254,9 @@ def _count_before(gaps: NDArray[Any], place: int) -> int:
     """Return the number of omitted places before `place`.
 
     Args:
-        gaps: for each omitted place, the number of kept records before it, ascending.
-        place: a place, counted like the omitted ones from the start of the epoch.
+        gaps: for each omitted place, the number of kept records before it, ascending; counted from the start of
+            the epoch, or from the start of the piece of an epoch.
+        place: a place (which counts omitted records too), counted from the same start.
     """
     low, high = 0, len(gaps)
     while low < high:

@@ -258,10 +258,12 @@ def _ways_to_parts(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
 
 
 class StageTables:
-    """The trees of several stages of a mix (positions with constant weights) as arrays, for many positions at once.
+    """Trees of several stages of a mix as arrays, to compute the drawn part of many positions in one call.
+
+    A stage is a range of positions with constant weights.
 
     Args:
-        stages: sorted by their first positions.
+        stages: stages, sorted by their first positions.
     """
 
     def __init__(self, stages: tuple[WeightStage, ...]) -> None:

@@ -34,7 +34,7 @@ def test_the_largest_indices_have_the_elements_of_far_epochs(index):
     assert numbers[index] == numbers[[index]][0] == numbers[np.array([index])][0] == index % 10
     assert numbers.shuffle(1)[index] == numbers.shuffle(1)[[index]][0]
     for given in (index, [index]):
-        with pytest.raises(IndexError, match=f"index {index} is too large for batches of 2"):
+        with pytest.raises(IndexError, match=f"index {index} is too far from 0 for batches of 2"):
             numbers.batch(2)[given]
 
 

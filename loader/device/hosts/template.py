@@ -115,9 +115,10 @@ def _tree(told: Any) -> Any:
         return None
     kind, *rest = told
     if kind == "unknown":
+        (leaf,) = rest
         raise HostsError(
             "this process has no batch left and must make an empty one, but batches of other "
-            f"processes have {rest[0]}, which cannot be sent as text. Use dicts, tuples or "
+            f"processes have {leaf}, which cannot be sent as text. Use dicts, tuples or "
             'dataclasses of arrays, or on_uneven="drop".'
         )
     return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))

@@ -225,7 +225,7 @@ class AutoExecutor(Executor):
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
         Return False, without dropping tasks, if `worker_count="auto"`, if the search has not ended, or if the calling
-        thread makes the batches. Otherwise the result is that of the workers' executor.
+        thread makes the batches. Otherwise, return the result of `drop_tasks` of the workers' executor.
         """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:

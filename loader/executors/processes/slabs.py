@@ -209,10 +209,11 @@ class SlabRows:
 
 
 class WorkerSlabs:
-    """Slabs (pieces of memory) of one worker that are mapped in this process, and names of others that it was sent.
+    """Slabs (pieces of shared memory) of one worker that the user's process has mapped.
 
-    A lease, the right to use a slab, may end in any thread at any moment. Its end appends to the list `released`,
-    which is sent to the worker later.
+    It also has the names of the slabs of other workers that were sent to this worker. A lease (the right to use a
+    slab) may end in any thread at any moment; the slab is then added to the list `released`, which is sent to the
+    worker later.
     """
 
     def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:

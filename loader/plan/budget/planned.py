@@ -78,10 +78,10 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
         if epoch and total % epoch == 0:
             return epoch, total // epoch
     if total > MOST_PLANNED:
-        many = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
+        how_long = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
         raise LengthsError(
             f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other "
-            f"records in each epoch and {many}. Pass num_epochs= to the sampler, the number of epochs "
+            f"records in each epoch and {how_long}. Pass num_epochs= to the sampler, the number of epochs "
             "that you read."
         )
     return total, 1

@@ -122,8 +122,8 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
             f"balance= knows one length of each record, but {short_repr(operation)} packs several leaves. {_INSTEAD}."
         )
     if documents > MOST_PLANNED:
-        many = "which never end" if documents >= 1 << 62 else f"{documents:,} in all epochs, over {MOST_PLANNED:,}"
+        how_many = "which never end" if documents >= 1 << 62 else f"{documents:,} in all epochs, over {MOST_PLANNED:,}"
         raise ValueError(
-            f"balance= with {short_repr(operation)} plans the rows of all documents before the run, {many}. "
+            f"balance= with {short_repr(operation)} plans the rows of all documents before the run, {how_many}. "
             f"Pass num_epochs= to the sampler, the number of epochs that you read. {_INSTEAD}."
         )

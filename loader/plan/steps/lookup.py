@@ -29,9 +29,10 @@ class Place(NamedTuple):
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return the number of elements of a stream.
+    """Return the number of elements of a shard's stream, from step 0.
 
-    If the run continues one on another number of shards, only the elements that that run did not deliver are counted.
+    If the pipeline resumes a run on another number of shards, elements that were delivered before the number of
+    shards changed are not counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -43,7 +44,10 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
             failing records.
     """
     if pipeline.endless:
-        raise TypeError("this stream never ends, so it has no len(). Pass num_epochs= to the sampler, or to repeat().")
+        raise TypeError(
+            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler or to repeat(), or "
+            'when_exhausted="first" or "all" to a mix.'
+        )
     if not pipeline.aligned:
         raise TypeError(
             "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, "
@@ -163,7 +167,9 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
     if position is None or position >= len(leaf.sampler):
-        raise LookupError(f"record {key} is not read in epoch {epoch} by this shard. Pass another epoch.")
+        raise LookupError(
+            f"record {key} is not read in epoch {epoch} by this shard. Pass another epoch or key, or look in another shard."
+        )
     local, shard = divmod(position, leaf.shard.shard_count)
     place = Place(*divmod(local, stage.unit))
     if shard != leaf.shard.shard_index:
@@ -199,7 +205,7 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
     place = leaf.source.place_of(key)
     found = None if place is None else order.find(place, epoch)
     if found is None or found[0] >= leaf.total:
-        raise LookupError(f"record {key} is not read in epoch {epoch}. Pass another epoch.")
+        raise LookupError(f"record {key} is not read in epoch {epoch}. Pass another epoch or key.")
     step, shard, row = found
     step, inner = divmod(step, stage.unit)
     if shard != leaf.shard.shard_index:

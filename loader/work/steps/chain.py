@@ -339,7 +339,10 @@ class StepChain:
             self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if the group's rows are stacked columns, and a plain batch, the first operation, takes all of them."""
+        """Return True if the stage's first operation is a plain `Batch` of a whole unit, and all rows are stacked columns.
+
+        A unit is the rows that must be processed together.
+        """
         batch, first = self._stage.operations[0], parts[0][0].elements
         return (
             batch.only_stacks

@@ -1,0 +1,309 @@
+"""Count how many small faults, planted in the package one at a time, the tests find.
+
+In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file, and a summary by group of modules.
+
+    python3 -m uv run --group test --with coverage python tests/mutate.py 520 --out mutants.jsonl
+
+It works on a copy of the repository in a temporary folder. First it runs the plain tests once, and notes which test
+executes which line. A mutant is then tried with the tests that execute its line, the fastest first, and then with those
+that execute another line of its module. With an unchanged `--out`, a run that was stopped continues after its last mutant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+GROUPS = {
+    "orders": ("samplers",),
+    "plan": ("loader/plan",),
+    "state": ("loader/state",),
+    "flow": ("loader/stream", "loader/work/steps"),
+    "pool": ("loader/executors",),
+    "transport": ("loader/executors/processes", "loader/work/slabs.py"),
+    "stacking": ("operations/batch.py", "operations/column.py", "operations/trees.py", "loader/work"),
+    "packing": ("operations/packing", "operations/budget"),
+    "feeder": ("loader/device",),
+    "sources": ("sources",),
+    "conversion": ("conversion",),
+}
+"""The modules of each group, as folders and files. Each group gets equally many mutants."""
+
+LEFT_OUT = ("loader/executors/ray/", "sources/arrow/lance")
+"""Modules whose tests are all marked `long` or `library`."""
+
+SECONDS = 240
+"""Time for the tests of one mutant. A mutant that hangs counts as found."""
+
+COMPARED = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+COMPUTED = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change of one expression or statement.
+
+    Attributes:
+        group: name of the group of modules.
+        file: path of the module, from the root.
+        line: first line of the changed code, from 1.
+        start, stop: range of bytes of the file that is replaced.
+        was: code before the change.
+        now: code after it.
+    """
+
+    group: str
+    file: str
+    line: int
+    start: int
+    stop: int
+    was: str
+    now: str
+
+
+def mutants_of(group: str, file: Path) -> Iterator[Mutant]:
+    """Yield all mutants of a module."""
+    data = file.read_bytes()
+    begins = [0]
+    for line in data.splitlines(keepends=True):
+        begins.append(begins[-1] + len(line))
+    for node in _walk(ast.parse(data)):
+        for changed in _changes(node):
+            start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+            was, now = data[start:stop].decode(), ast.unparse(changed)
+            if isinstance(changed, ast.expr):
+                now = f"({now})"
+            yield Mutant(group, file.relative_to(ROOT).as_posix(), node.lineno, start, stop, was, now)
+
+
+def _walk(tree: ast.AST) -> Iterator[Any]:
+    """Yield the nodes that run: no annotations, messages of errors, `__repr__`, or blocks for type checkers."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list", "bases") or isinstance(tree, ast.JoinedStr):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if not isinstance(node, ast.AST) or isinstance(node, ast.Raise):
+                continue
+            if isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "describe"):
+                continue
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                continue
+            yield node
+            yield from _walk(node)
+
+
+def _changes(node: Any) -> Iterator[ast.AST]:
+    other = copy.deepcopy(node)
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
+        other.ops[0] = COMPARED[type(node.ops[0])]()
+        yield other
+    elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED and not _is_type(node):
+        other.op = COMPUTED[type(node.op)]()
+        yield other
+    elif isinstance(node, ast.BoolOp):
+        other.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield other
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand
+    elif isinstance(node, ast.Constant) and type(node.value) in (bool, int):
+        yield ast.Constant(not node.value if type(node.value) is bool else node.value + 1)
+    elif isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(node.test, (ast.Compare, ast.BoolOp)):
+        other.test = ast.UnaryOp(ast.Not(), node.test)
+        if isinstance(node, ast.IfExp):
+            yield other
+    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+        yield ast.Return(ast.Constant(None))
+    elif isinstance(node, ast.Expr) and isinstance(node.value, (ast.Call, ast.Await)):
+        yield ast.Pass()
+    elif isinstance(node, ast.AugAssign):
+        yield ast.Pass()
+
+
+def _is_type(node: ast.BinOp) -> bool:
+    """Return True if the operation may join two types, such as `int | None`."""
+    return isinstance(node.op, ast.BitOr) and not isinstance(node.left, (ast.Call, ast.BinOp))
+
+
+def drawn(count: int, seed: int) -> list[Mutant]:
+    """Return `count` mutants, equally many of each group. The same seed gives the same mutants."""
+    chosen: list[Mutant] = []
+    for number, (group, places) in enumerate(GROUPS.items()):
+        files = {
+            each
+            for place in places
+            for each in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
+        }
+        names = sorted(file for file in files if not file.relative_to(ROOT).as_posix().startswith(LEFT_OUT))
+        every = [mutant for file in names for mutant in mutants_of(group, file)]
+        wanted = count * (number + 1) // len(GROUPS) - count * number // len(GROUPS)
+        chosen += random.Random(seed * 100 + number).sample(every, wanted)
+    return chosen
+
+
+class Tests:
+    """The tests in a copy of the repository.
+
+    Args:
+        folder: an empty folder for the copy.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.copy = folder / "copy"
+        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+        for name in filter(None, map(os.fsdecode, files)):
+            (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.copy / name)
+        (folder / "path").mkdir()
+        (folder / "path" / "headrace").symlink_to(self.copy)  # the copy hides the installed package
+        self._env = os.environ | {"PYTHONPATH": f"{folder / 'path'}:{Path(__file__).parent}"}
+
+    def times(self, data: Path) -> dict[str, float]:
+        """Run all plain tests with coverage, and return the seconds of each. The lines of each test go to `data`."""
+        config = data.with_suffix(".rc")
+        config.write_text(f"[run]\ndata_file = {data}\nrelative_files = True\nsource = .\nomit = tests/*\n")
+        command = ["coverage", "run", f"--rcfile={config}", "-m", "pytest", "-p", "mutate", "-n", "0", "-q"]
+        subprocess.run([sys.executable, "-m", *command], cwd=self.copy, env=self._env | {"TEST_TIMES": f"{data}.json"})
+        return dict(json.loads(Path(f"{data}.json").read_text()))
+
+    def fail(self, names: list[str], seconds: float) -> str:
+        """Run tests until one fails. Return its name, "hang" if they take longer than `seconds`, or ""."""
+        listed = self.copy.parent / "names"
+        listed.write_text("\n".join(names))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"@{listed}"]
+        output = self.copy.parent / "output"
+        with (
+            output.open("w") as file,
+            subprocess.Popen(
+                command, cwd=self.copy, env=self._env, stdout=file, stderr=file, start_new_session=True
+            ) as running,
+        ):
+            try:
+                code = running.wait(seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+            for _ in range(2):  # also the workers of tests
+                try:
+                    os.killpg(running.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    break
+        lines = [
+            line for line in output.read_text(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))
+        ]
+        return "hang" if code is None else "" if code in (0, 5) else (lines or ["collection"])[0][:160]
+
+    def find(self, mutant: Mutant, names: list[str]) -> str:
+        """Plant a mutant, run tests, and take the mutant out again. Return what found it, or ""."""
+        file = self.copy / mutant.file
+        data = file.read_bytes()
+        file.write_bytes(data[: mutant.start] + mutant.now.encode() + data[mutant.stop :])
+        deadline = time.monotonic() + SECONDS
+        try:
+            for start, stop in ((0, 12), (12, None)):
+                if names[start:stop] and (found := self.fail(names[start:stop], max(1, deadline - time.monotonic()))):
+                    return found
+            return ""
+        finally:
+            file.write_bytes(data)
+
+
+def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dict[Mutant, list[str]]:
+    """Return, for each mutant, the tests to run: at most 100 s of them.
+
+    First come those that execute its line, then those that execute another line of its module, each the fastest first.
+    A line that only workers or the import execute belongs to no test.
+    """
+    from coverage import CoverageData
+
+    covered = CoverageData(str(data))
+    covered.read()
+    chosen = {}
+    for mutant in mutants:
+        by_line = covered.contexts_by_lineno(mutant.file)
+        of_line = {*by_line.get(mutant.line, ())} & times.keys()
+        of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line
+        spent, names = 0.0, [name for each in (of_line, of_module) for name in sorted(each, key=times.__getitem__)]
+        chosen[mutant] = [name for name in names if (spent := spent + times[name]) < 100]
+    return chosen
+
+
+_seconds: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Note the seconds of a test, and that the next lines belong to it: this file is also a plugin of pytest."""
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0) + report.duration
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Tell coverage which test runs."""
+    from coverage import Coverage
+
+    if (current := Coverage.current()) is not None:
+        current.switch_context(nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    """Write the seconds of all tests."""
+    if "TEST_TIMES" in os.environ:
+        Path(os.environ["TEST_TIMES"]).write_text(json.dumps(_seconds))
+
+
+def main() -> None:
+    """Read the command line, try the mutants, and print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int, help="number of mutants")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the draw (default: 1)")
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="file of results, which is continued")
+    parser.add_argument("--coverage", type=Path, help="file of coverage; made if it is not there")
+    options = parser.parse_args()
+    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    mutants = drawn(options.count, options.seed)
+    with tempfile.TemporaryDirectory() as name:
+        tests = Tests(Path(name).resolve())
+        data = (options.coverage or Path(name) / "coverage").resolve()
+        listed = Path(f"{data}.json")
+        times = json.loads(listed.read_text()) if listed.exists() else tests.times(data)
+        wanted = executing(data, mutants, times)
+        for mutant in mutants[len(known) :]:
+            start = time.monotonic()
+            found = tests.find(mutant, wanted[mutant]) if wanted[mutant] else "no test executes it"
+            line = mutant._asdict() | {
+                "found": found,
+                "tests": len(wanted[mutant]),
+                "seconds": time.monotonic() - start,
+            }
+            known.append(line)
+            with options.out.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    missed = [each for each in known if each["found"] in ("", "no test executes it")]
+    for group in GROUPS:
+        total, left = (sum(each["group"] == group for each in several) for several in (known, missed))
+        print(f"{group:12} {total - left:4} of {total:4} found")
+    print(
+        f"all          {len(known) - len(missed):4} of {len(known):4} found; {Counter(each['found'] for each in missed)}"
+    )
+
+
+if __name__ == "__main__":
+    main()
