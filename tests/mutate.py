@@ -134,9 +134,7 @@ def _changes(node: Any) -> Iterator[ast.AST]:
             yield other
     elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
         yield ast.Return(ast.Constant(None))
-    elif isinstance(node, ast.Expr) and isinstance(node.value, (ast.Call, ast.Await)):
-        yield ast.Pass()
-    elif isinstance(node, ast.AugAssign):
+    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         yield ast.Pass()
 
 
