@@ -11,7 +11,12 @@ from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, Ra
 
 if TYPE_CHECKING:
     from .budget_batch import BudgetBatch
+    from .images.colours import ColorJitter, GaussianBlur
     from .images.decode import DecodeImage
+    from .images.erasing import RandomErasing
+    from .images.frames import CenterCrop, Normalize, Pad
+    from .images.mixing import CutMix, MixUp
+    from .images.rand_augment import RandAugment
     from .images.random import RandomFlip, RandomResizedCrop
     from .images.sizes import Resize
     from .pack import Pack
@@ -19,13 +24,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "BudgetBatch",
+    "CenterCrop",
+    "ColorJitter",
+    "CutMix",
     "DecodeImage",
     "Filter",
     "FlatMap",
+    "GaussianBlur",
     "MapTransform",
     "MapWithIndexTransform",
+    "MixUp",
+    "Normalize",
     "Operation",
     "Pack",
+    "Pad",
+    "RandAugment",
+    "RandomErasing",
     "RandomFlip",
     "RandomMapTransform",
     "RandomResizedCrop",
@@ -41,8 +55,17 @@ if not TYPE_CHECKING:
         __name__,
         {
             "BudgetBatch": "budget_batch",
+            "CenterCrop": "images.frames",
+            "ColorJitter": "images.colours",
+            "CutMix": "images.mixing",
             "DecodeImage": "images.decode",
+            "GaussianBlur": "images.colours",
+            "MixUp": "images.mixing",
+            "Normalize": "images.frames",
             "Pack": "pack",
+            "Pad": "images.frames",
+            "RandAugment": "images.rand_augment",
+            "RandomErasing": "images.erasing",
             "RandomFlip": "images.random",
             "RandomResizedCrop": "images.random",
             "Resize": "images.sizes",

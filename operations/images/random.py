@@ -53,7 +53,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         super().__init__()
         check_libraries("RandomResizedCrop")
         self._size, self._key = size_of(size), key
-        self._scale, self._ratio = _bounds("scale", scale, 1.0), _bounds("ratio", ratio, math.inf)
+        self._scale, self._ratio = bounds("scale", scale, 1.0), bounds("ratio", ratio, math.inf)
         self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
@@ -121,8 +121,8 @@ class RandomFlip(OnImages, RandomMapTransform):
     def __init__(self, horizontal: float = 0.5, vertical: float = 0.0, *, key: str = "image") -> None:
         super().__init__()
         check_libraries("RandomFlip")
-        self._horizontal = _probability("horizontal", horizontal)
-        self._vertical = _probability("vertical", vertical)
+        self._horizontal = probability_of("horizontal", horizontal)
+        self._vertical = probability_of("vertical", vertical)
         self._key = key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
@@ -147,7 +147,14 @@ class RandomFlip(OnImages, RandomMapTransform):
         return on_frames(images, lambda image: with_channels(opencv().flip(image, axes)))
 
 
-def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
+def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
+    """Return an argument that is a pair (least, largest), as floats; ValueError if it is not one up to `limit`.
+
+    Args:
+        name: name of the argument.
+        pair: its value.
+        limit: largest value.
+    """
     is_pair = (
         isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(bound, (int, float)) for bound in pair)
     )
@@ -160,7 +167,8 @@ def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
     )
 
 
-def _probability(name: str, value: Any) -> float:
+def probability_of(name: str, value: Any) -> float:
+    """Return an argument that is a probability, as a float; ValueError if it is not a number from 0 to 1."""
     if isinstance(value, (int, float)) and 0 <= value <= 1:
         return float(value)
     raise ValueError(f"{name}={short_repr(value)} is not a probability. Pass a number from 0 to 1.")

@@ -1,0 +1,94 @@
+"""Erase a random rectangle of images and clips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...common.messages import short_repr
+from ..transforms import RandomMapTransform
+from .library import Images, OnImages, checked
+from .random import bounds, probability_of
+
+_TRIES = 10
+
+
+class RandomErasing(OnImages, RandomMapTransform):
+    """Replace a random rectangle of an image by one value or by noise. All frames of a clip lose the same rectangle.
+
+    Zhong et al., "Random Erasing Data Augmentation", AAAI 2020. If ten random rectangles in a row do not fit into the
+    image, nothing is erased.
+
+    Args:
+        probability: probability that a rectangle is erased, default 0.5.
+        scale: least and largest area of the rectangle as a share of the image, default (0.02, 0.33).
+        ratio: least and largest width / height, default (0.3, 3.3), uniform in the logarithm.
+        value: the value of the erased pixels, or one value for each channel, default 0; or "random" for uniform noise over
+            all values of the dtype (for floats from 0 to 1).
+        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    >>> erase = RandomErasing(1.0, scale=(0.25, 0.25), ratio=(1, 1))
+    >>> int(erase.random_map(np.ones((8, 8, 1), np.uint8), np.random.default_rng(0)).sum())
+    48
+    """
+
+    def __init__(
+        self,
+        probability: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0,
+        *,
+        key: str = "image",
+    ) -> None:
+        super().__init__()
+        self._probability, self._key = probability_of("probability", probability), key
+        self._scale, self._ratio = bounds("scale", scale, 1.0), bounds("ratio", ratio, math.inf)
+        if isinstance(value, str) and value != "random":
+            raise ValueError(
+                f'value={short_repr(value)} is not supported. Pass a number, one for each channel, or "random".'
+            )
+        self._value = value if isinstance(value, (int, float, str)) else tuple(value)
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """Return the element with a rectangle of its image erased, or unchanged.
+
+        Args:
+            element: the image, or a dict with it.
+            rng: generator that draws the rectangle.
+
+        Raises:
+            ImageError: the input is not an image, or a dict has no such key.
+        """
+        return self.with_image(element, lambda image: self._erased(image, rng))
+
+    def _erased(self, given: Any, rng: np.random.Generator) -> Images:
+        images = checked(given, "RandomErasing")
+        if rng.random() >= self._probability:
+            return images
+        rows, columns = images.shape[-3:-1]
+        (least, most), (low, high) = self._scale, map(math.log, self._ratio)
+        for _ in range(_TRIES):
+            area, shape, down, right = rng.random(4).tolist()
+            pixels, wide = rows * columns * (least + (most - least) * area), math.exp(low + (high - low) * shape)
+            height, width = round(math.sqrt(pixels / wide)), round(math.sqrt(pixels * wide))
+            if 0 < height <= rows and 0 < width <= columns and (height, width) != (rows, columns):
+                top, left = int(down * (rows - height + 1)), int(right * (columns - width + 1))
+                found = images.copy()
+                piece = found[..., top : top + height, left : left + width, :]
+                piece[...] = _noise(piece, rng) if self._value == "random" else self._value
+                return found
+        return images
+
+
+def _noise(piece: Images, rng: np.random.Generator) -> Images:
+    if piece.dtype.kind in "iu":
+        limits = np.iinfo(piece.dtype)
+        return rng.integers(limits.min, limits.max, piece.shape, piece.dtype, endpoint=True)
+    return rng.random(piece.shape)
