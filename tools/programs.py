@@ -148,7 +148,7 @@ class Program:
             return names[known[0]]
         if self.name not in names:
             raise ProgramError(f"{self.path} has no {self.name}. {others}")
-        found = names[self.name]
+        found, verb = names[self.name], "is"
         if callable(found) and not isinstance(found, LOADERS):
             with suppress(ValueError):  # it does not tell what it takes
                 try:
@@ -159,9 +159,9 @@ class Program:
                         "without arguments that returns one."
                     ) from None
             with program_errors(self.path):
-                found = found()
+                found, verb = found(), "returns"
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{self.name} returns {a_kind_of(found)}. {others}")
+            raise ProgramError(f"{self.path}:{self.name} {verb} {a_kind_of(found)}. {others}")
         return found
 
 

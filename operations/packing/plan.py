@@ -112,7 +112,8 @@ class PackPlan:
         """
         if not 0 <= row < self.rows:
             raise IndexError(
-                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index below this."
+                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index in [0, "
+                f"{self.rows})."
             )
         before = self._windows.rows
         window = int(np.searchsorted(before, row, side="right")) - 1

@@ -199,7 +199,7 @@ class Settings:
                 if not any(leaf[: len(path)] == path for leaf in leaves):
                     these = first_few(list(map(name, leaves)))
                     raise PackError(
-                        f"{setting} names {name(path)}, which is not packed. Name only leaves that are packed: {these}."
+                        f"{setting} names {name(path)}, which is not packed. Name only these leaves: {these}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):

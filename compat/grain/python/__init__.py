@@ -70,6 +70,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if not name.startswith("PyGrainCheckpoint"):
             raise AttributeError(
-                f"module {__name__!r} has no attribute {name!r}. Use one of the names in dir({__name__})."
+                f"module {__name__!r} has no attribute {name!r}. Use one of the names in dir({__name__}), or "
+                "PyGrainCheckpointHandler, PyGrainCheckpointRestore or PyGrainCheckpointSave."
             )
         return getattr(_checkpoint, name.removeprefix("PyGrain"))
