@@ -107,7 +107,9 @@ def _refuse_no_source(data: Any) -> None:
         path = os.fsdecode(data).lower()
         readers = [reader for suffix, reader in _READERS.items() if suffix in path]
         reader = (
-            readers[0] if readers else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
+            readers[0]
+            if readers
+            else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
         )
         raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source. Pass {reader}.")
     if isinstance(data, type):
