@@ -189,12 +189,12 @@ class BudgetBatch(Operation):
         """
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
-            more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            rows = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
+            and_others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+            and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
             chosen = isinstance(self.pad_to, int)
             raise LengthsError(
-                f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
-                f'length of batches of max_tokens={self.max_tokens}{rows}. Pass too_long="drop" or '
+                f"record {beyond[0]}{and_others} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
+                f'length of batches of max_tokens={self.max_tokens}{and_multiple}. Pass too_long="drop" or '
                 f'"truncate", or a larger {"max_tokens=" if chosen else "length in pad_to="}.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths

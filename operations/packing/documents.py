@@ -200,12 +200,12 @@ class Documents:
                 f"an element is {a_kind_of(element)}, but the first element is a dict. Map all "
                 "elements to dicts before Pack."
             )
-        first, this = (
+        first_leaves, these_leaves = (
             shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
         )
         return PackError(
-            f"elements that are packed together have different structures: the first has {first}, but "
-            f"this one has {this}. Map them to one structure before Pack."
+            f"elements that are packed together have different structures: the first has {first_leaves}, but "
+            f"this one has {these_leaves}. Map them to one structure before Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:

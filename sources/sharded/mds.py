@@ -115,9 +115,9 @@ class MdsSource:
         except MissingExtraError:
             raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
-            which = f" at record key {key}" if key >= 0 else ""
+            at_key = f" at record key {key}" if key >= 0 else ""
             raise SourceError(
-                f"{shorten(shard.path)} cannot be read{which}: {shorten(error)}. Check the file, or write it again."
+                f"{shorten(shard.path)} cannot be read{at_key}: {shorten(error)}. Check the file, or write it again."
             ) from error
 
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
