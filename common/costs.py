@@ -209,9 +209,9 @@ def length_of_field(content: Any, name: str, record: int) -> int:
     for part in [name] if isinstance(content, Mapping) and name in content else name.split("/"):
         fields = value if isinstance(value, Mapping) else fields_of(value) or {}
         if part not in fields:
-            known = f"it has {first_few([*fields])}" if fields else f"it is {a_kind_of(value)}"
+            what_it_has = f"it has {first_few([*fields])}" if fields else f"it is {a_kind_of(value)}"
             raise LengthsError(
-                f"record {record} has no field {short_repr(name)}, {known}. Name a field that all records have."
+                f"record {record} has no field {short_repr(name)}, {what_it_has}. Name a field that all records have."
             )
         value = fields[part]
     if value is None:

@@ -27,7 +27,9 @@ def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -
             return getattr(import_module(f"{package}.{homes[name]}"), name)
         if entry_points and not name.startswith("_") and (found := installed(entry_points, name)) is not None:
             return found
-        raise AttributeError(f"module {package!r} has no attribute {name!r}. Use one of the names in dir({package}).")
+        raise AttributeError(
+            f"module {package!r} has no attribute {name!r}. Use one of the names in {package}.__all__."
+        )
 
     return get
 

@@ -50,9 +50,9 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         _Pickler(stream, protocol=5, buffer_callback=stays_inline).dump(whole)
         return stream.getvalue(), buffers
     except Exception as error:
-        why = f"{type(error).__name__}: {shorten(error, 150)}"
+        reason = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
-            f"{_culprit(value, name)} ({why}), but worker processes receive the pipeline by pickle. Create "
+            f"{_culprit(value, name)} ({reason}), but worker processes receive the pipeline by pickle. Create "
             "the object inside the function that uses it, or leave it out in __getstate__."
         ) from error
 

@@ -161,8 +161,8 @@ def _first_loadable(copies: list[bytes]) -> Exception:
             return pickle.loads(copy)  # type: ignore[no-any-return]
         except Exception as error:
             failure = failure or error
-    told = shorten(f"{type(failure).__name__}: {failure}")
+    reason = shorten(f"{type(failure).__name__}: {failure}")
     return RuntimeError(
-        f"a worker raised an exception that cannot be unpickled in this process: {told}. Define the class "
+        f"a worker raised an exception that cannot be unpickled in this process: {reason}. Define the class "
         "of the exception in a module that both processes can import, and check that pickle can copy it."
     )

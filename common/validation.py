@@ -68,8 +68,8 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
     """
     if isinstance(value, str) and value in choices:
         return value
-    known = " or ".join(f'"{choice}"' for choice in choices)
-    raise ValueError(f"{name}={short_repr(value)} is not a known value. Use {known}.")
+    choices_in_quotes = " or ".join(f'"{choice}"' for choice in choices)
+    raise ValueError(f"{name}={short_repr(value)} is not a known value. Use {choices_in_quotes}.")
 
 
 def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:

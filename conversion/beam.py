@@ -46,9 +46,11 @@ def run_on_beam(
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
-        told = ", ".join([f"runner={short_repr(runner)}", *([first_few(list(options))] if options else [])])
+        runner_and_options = ", ".join(
+            [f"runner={short_repr(runner)}", *([first_few(list(options))] if options else [])]
+        )
         raise ConversionError(
-            f"Beam does not accept {told}: {shorten(error)}. Pass the name of a runner of Beam, and "
+            f"Beam does not accept {runner_and_options}: {shorten(error)}. Pass the name of a runner of Beam, and "
             "options of this runner."
         ) from error
     convert = beam.Map(_convert, _pickled(job))

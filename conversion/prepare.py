@@ -152,9 +152,9 @@ def _check(wanted: Wanted) -> None:
         )
     for name, formats in (("encode", _OF_BYTES), ("tokenizer", ("tokens",)), ("column", ("tokens",))):
         if getattr(wanted, name) is not None and wanted.to not in formats:
-            goes = " or ".join(f'to="{each}"' for each in formats)
+            possible = " or ".join(f'to="{each}"' for each in formats)
             raise ConversionError(
-                f'{name}= works with {goes}, but to= is "{wanted.to}". Leave {name}= out, or change to=.'
+                f'{name}= works with {possible}, but to= is "{wanted.to}". Leave {name}= out, or change to=.'
             )
 
 

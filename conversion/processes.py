@@ -164,11 +164,11 @@ class _Interpreter:
 
     def _crashed(self, part: Any) -> WorkerCrashedError:
         status = self._process.wait()
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+        exit_or_signal = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
-        made = shorten(getattr(part, "name", part))
+        shard = shorten(getattr(part, "name", part))
         return WorkerCrashedError(
-            f"a worker process ended by {how}{hint} while it wrote {made}. Finished shards are kept. Run the "
+            f"a worker process ended by {exit_or_signal}{hint} while it wrote {shard}. Finished shards are kept. Run the "
             "same command again to write the rest."
         )
 

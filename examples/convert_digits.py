@@ -123,7 +123,7 @@ def verified(claim, holds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("digits-converted"))
+    parser.add_argument("--out", type=Path, default=Path("digits-converted"), help="folder for all files")
     out = parser.parse_args().out
     for name in ("tfrecord", "here", "beam"):
         shutil.rmtree(out / name, ignore_errors=True)

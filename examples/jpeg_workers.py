@@ -101,8 +101,8 @@ def main(out, workers, batches):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
+    parser.add_argument("--batches", type=int, default=60, help="number of batches to measure")
     arguments = parser.parse_args()
     main(arguments.out, arguments.workers, arguments.batches)

@@ -67,8 +67,8 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
     """
     if now == before:
         return
-    told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
+    difference = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{shorten(path)}: the file changed after the source was made ({told}). Make the source again. "
+        f"{shorten(path)}: the file changed after the source was made ({difference}). Make the source again. "
         "Write new versions of files under new names."
     )

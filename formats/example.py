@@ -174,11 +174,11 @@ class _Numbers:
             numbers = stored.astype(self._dtype)
         wrong = np.isinf(numbers) & ~np.isinf(stored) if self._dtype.kind == "f" else numbers != stored
         if wrong.any():
-            value, remedy = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
+            value, stored_dtype = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
             raise SourceError(
                 f"feature {short_repr(name)} contains the number {value}, which does not fit "
                 f"{self._dtype}. Pass the dtype in which it is stored, features={{{short_repr(name)}: "
-                f"{remedy}}}."
+                f"{stored_dtype}}}."
             )
         return numbers
 

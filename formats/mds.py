@@ -60,7 +60,7 @@ def shards_of(folder: str) -> list[MdsShard]:
     except FileNotFoundError as error:
         missing = error.filename or index
         raise SourceNotFoundError(
-            f"{shorten(missing)} does not exist. Pass a folder with an {INDEX} and all shards that it names."
+            f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names."
         ) from None
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise SourceError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..common.messages import first_few, short_repr, shorten
 
-_CHAINS = "what it does is a method of headrace.MapDataset or headrace.IterDataset, as far as it is here"
+_CHAINS = "use a method of headrace.MapDataset or headrace.IterDataset, if there is one for this"
 
 
 @cache

@@ -189,12 +189,13 @@ class BudgetBatch(Operation):
         """
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
-            more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            rows = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
+            and_others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+            and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
+            chosen = isinstance(self.pad_to, int)
             raise LengthsError(
-                f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
-                f'length of batches of max_tokens={self.max_tokens}{rows}. Pass too_long="drop" or '
-                '"truncate", or a larger length in pad_to=.'
+                f"record {beyond[0]}{and_others} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
+                f'length of batches of max_tokens={self.max_tokens}{and_multiple}. Pass too_long="drop" or '
+                f'"truncate", or a larger {"max_tokens=" if chosen else "length in pad_to="}.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
 
@@ -202,7 +203,8 @@ class BudgetBatch(Operation):
         if self.shapes is None:
             raise LengthsError(
                 f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are unknown in a "
-                "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512), or lengths= of the records."
+                "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of the records, which "
+                "works in a DataLoader without Filter and FlatMap before BudgetBatch, and in MapDataset.budget_batch."
             )
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)

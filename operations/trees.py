@@ -80,7 +80,8 @@ def rows_of(batch: Any) -> Iterator[Any]:
             f"{name or 'the batch'}: {leaf.shape[0] if getattr(leaf, 'ndim', 0) else 'none'}" for name, leaf in counts
         ]
         raise BatchError(
-            f"rebatch needs leaves with the same number of rows, but the rows are {first_few(rows)}. Call rebatch before "
+            f"rebatch needs leaves with the same number of rows, but "
+            f"{f'the rows are {first_few(rows)}' if rows else 'the batch has no leaves'}. Call rebatch before "
             "the map that changes the number of rows, or give each leaf one row for each record."
         )
     return (structure.unflatten(list(row)) for row in zip(*leaves))

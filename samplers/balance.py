@@ -127,9 +127,9 @@ class Balance:
             LengthsError: if the lengths are one array, or a dict with names other than the names of the parts.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
-            known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
+            array_or_parts = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
             raise LengthsError(
-                f"balance= has lengths of {known}, but the mix has the parts {first_few(names, 8)}. "
+                f"balance= has lengths of {array_or_parts}, but the mix has the parts {first_few(names, 8)}. "
                 "Pass a dict of arrays to Balance, one for each part."
             )
         ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
@@ -198,11 +198,11 @@ class Balance:
                 f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is not "
                 "a mix. Pass a single array to Balance."
             )
-        known = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
-        if known < records:
-            of = "" if part is None else f" of part {short_repr(part)}"
+        count = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
+        if count < records:
+            of_part = "" if part is None else f" of part {short_repr(part)}"
             raise LengthsError(
-                f"balance= has {known} lengths{of}, but there are {records} records. Pass one length for each record."
+                f"balance= has {count} lengths{of_part}, but there are {records} records. Pass one length for each record."
             )
         return self
 

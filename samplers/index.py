@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.messages import short_repr
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .balance import Balance, checked
@@ -89,7 +90,9 @@ class IndexSampler(VectorSampler):
         if self.seed is not None:
             self._store_whole_number("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
-            raise ValueError("shuffle=True needs a seed. Pass seed=0, or another int in [0, 2^32).")
+            raise ValueError(
+                f"shuffle={short_repr(self.shuffle)} needs a seed. Pass seed=0, or another int in [0, 2^32)."
+            )
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError(

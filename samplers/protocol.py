@@ -221,11 +221,13 @@ class VectorSampler:
         Raises:
             ValueError: if the order covers more records.
         """
-        own = self.facts.records
-        if own is not None and own > records:
-            of = "" if part is None else f"part {short_repr(part)}: "
-            remedy = "MixSampler the source itself, or its length" if of else "num_records=len(source)"
-            raise ValueError(f"{of}the sampler covers {own} records, but the source has {records}. Pass {remedy}.")
+        covered = self.facts.records
+        if covered is not None and covered > records:
+            of_part = "" if part is None else f"part {short_repr(part)}: "
+            remedy = "MixSampler the source itself, or its length" if of_part else "num_records=len(source)"
+            raise ValueError(
+                f"{of_part}the sampler covers {covered} records, but the source has {records}. Pass {remedy}."
+            )
         return self
 
     @property

@@ -23,8 +23,14 @@ _READERS = {
     ".idx": "headrace.MegatronSource(path)",
     ".bin": "headrace.MegatronSource(path) where an .idx is beside it, or headrace.TokenSource(path, dtype=…)",
     ".array_record": "headrace.ArrayRecordDataSource(path)",
-    ".tfrecord": "an ArrayRecord file with its records: TFRecord files have no random access. TFDS writes one with "
-    "file_format='array_record', for headrace.TfdsDataSource(name, split)",
+    ".tfrecord": "headrace.TFRecordDataSource(path)",
+    ".jsonl": "headrace.JsonLinesDataSource(path)",
+    ".tar": "headrace.TarDataSource(path)",
+    ".h5": "headrace.HDF5Source(path)",
+    ".hdf5": "headrace.HDF5Source(path)",
+    ".zarr": "headrace.ZarrSource(path)",
+    ".npz": "headrace.NpzSource(path)",
+    ".csv": "the table that pandas.read_csv(path) returns",
 }
 
 _TABLES = {
@@ -101,7 +107,9 @@ def _refuse_no_source(data: Any) -> None:
         path = os.fsdecode(data).lower()
         readers = [reader for suffix, reader in _READERS.items() if suffix in path]
         reader = (
-            readers[0] if readers else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
+            readers[0]
+            if readers
+            else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
         )
         raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source. Pass {reader}.")
     if isinstance(data, type):

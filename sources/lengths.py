@@ -218,9 +218,9 @@ def _named(source: Any, name: str) -> Any:
     leaves = _leaves(own) if isinstance(own, Mapping) else {}
     if name in leaves:
         return leaves[name]
-    known = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
+    known_names = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
     raise LengthsError(
-        f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. {known}. Pass "
+        f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. {known_names}. Pass "
         "an array, or a function of a record."
     )
 

@@ -295,9 +295,10 @@ def _common_length(leaves: dict[str, Array]) -> int:
         raise ValueError("MemorySource: the dict is empty. Pass at least one array.")
     lengths = {name: len(leaf) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
-        told = first_few([f"{name} has {length}" for name, length in lengths.items()])
+        records_by_array = first_few([f"{name} has {length}" for name, length in lengths.items()])
         raise ValueError(
-            f"MemorySource: all arrays must have the same number of records, but {told}. Pass arrays of equal length."
+            f"MemorySource: all arrays must have the same number of records, but {records_by_array}. Pass "
+            "arrays of equal length."
         )
     length = next(iter(lengths.values()))
     if not length:

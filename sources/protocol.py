@@ -186,18 +186,18 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
     Raises:
         SourceError: `records` does not consist of `count` records.
     """
-    kind, method = type(records), type(source).__qualname__
+    kind, source_class = type(records), type(source).__qualname__
     if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):
         walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
         if isinstance(records, Mapping) or not walkable:  # the items of a dict of columns are no records
             raise SourceError(
-                f"{method}.__getitems__ returned an object of type {kind.__name__} for {count} keys. It must "
+                f"{source_class}.__getitems__ returned an object of type {kind.__name__} for {count} keys. It must "
                 "return a sequence of records, one for each key, in the order of the keys."
             )
         records = list(records)
     if len(records) != count:
         raise SourceError(
-            f"{method}.__getitems__ returned {len(records)} records for {count} keys. It must return one "
+            f"{source_class}.__getitems__ returned {len(records)} records for {count} keys. It must return one "
             "record for each key, in the order of the keys."
         )
     return cast(Sequence[Any], records)

@@ -187,7 +187,7 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
             f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
-            f"{_prepared(folder or where)}. Pass one of these."
+            f"{_prepared(folder or where)}. Pass one of these, or another data_dir=."
         ) from error
     except NotImplementedError as error:
         raise SourceError(

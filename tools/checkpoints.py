@@ -153,9 +153,9 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
         nearest = max((each.step for each in found if each.step <= step), default=min(each.step for each in found))
         found = [each for each in found if each.step == nearest]
     if len(found) != 1:
-        places = first_few([each.path for each in found])
+        paths = first_few([each.path for each in found])
         raise CheckpointError(
-            f"{shorten(path)} contains {len(found)} checkpoints ({places}). Pass the path of one of them."
+            f"{shorten(path)} contains {len(found)} checkpoints ({paths}). Pass the path of one of them."
         )
     found[0].check_complete()
     return found[0].states

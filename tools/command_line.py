@@ -238,7 +238,7 @@ _COMMANDS = {
         _option(
             "--max-expansion",
             **_EXPANSION,
-            help="largest size of an unpacked file, as a multiple of its compressed size",
+            help="largest size of an unpacked file of more than 1 GiB, as a multiple of its compressed size (default 200)",
         ),
         _option(
             "--omit",
@@ -324,14 +324,14 @@ A conversion that was stopped continues when the same command is run again.""",
     "checkpoint inspect": _command(
         "PATH: print the checkpoints under a path in words",
         "checkpoints:inspect",
-        _option("path", type=Path, help="a file process_<i>-of-<n>.json, or a folder with such files"),
+        _option("path", type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json"),
         _JSON,
     ),
     "checkpoint diff": _command(
         "ONE TWO: print the differences of two checkpoints; the exit status is 1 if there are any",
         "checkpoints:print_differences",
         *(
-            _option(name, type=Path, help="a file process_<i>-of-<n>.json, or a folder with such files")
+            _option(name, type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json")
             for name in ("one", "two")
         ),
         _JSON,

@@ -141,14 +141,14 @@ class Program:
     def _found(self, names: Mapping[str, Any]) -> Any:
         known = loaders_in(names)
         advice = f"Name one of its loaders, {first_few(known, 8)}" if known else _NAME_A_LOADER
-        others = f"{advice}: {self.path}:{known[-1] if known else 'name'}."
+        remedy = f"{advice}: {self.path}:{known[-1] if known else 'name'}."
         if self.name is None:
             if len(known) != 1:
-                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level. {others}")
+                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level. {remedy}")
             return names[known[0]]
         if self.name not in names:
-            raise ProgramError(f"{self.path} has no {self.name}. {others}")
-        found = names[self.name]
+            raise ProgramError(f"{self.path} has no {self.name}. {remedy}")
+        found, verb = names[self.name], "is"
         if callable(found) and not isinstance(found, LOADERS):
             with suppress(ValueError):  # it does not tell what it takes
                 try:
@@ -159,9 +159,9 @@ class Program:
                         "without arguments that returns one."
                     ) from None
             with program_errors(self.path):
-                found = found()
+                found, verb = found(), "returns"
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{self.name} returns {a_kind_of(found)}. {others}")
+            raise ProgramError(f"{self.path}:{self.name} {verb} {a_kind_of(found)}. {remedy}")
         return found
 
 
@@ -217,17 +217,17 @@ def program_errors(path: Path) -> Iterator[None]:
         raise
     except SystemExit as end:
         if end.code not in (None, 0):
-            how = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
-            raise ProgramError(f"run {path} by itself first, because it ends with {how}.") from end
+            exit_status = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
+            raise ProgramError(f"run {path} by itself first, because it ends with {exit_status}.") from end
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
-        at = f" at line {lines[-1]}" if lines else ""
+        at_line = f" at line {lines[-1]}" if lines else ""
         ours = [
             note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)
         ]  # where in the pipeline it was
-        where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
+        in_operation = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
-            f"run {path} by itself first, because it fails{at}: {type(error).__name__}: {shorten(error)}{where}."
+            f"run {path} by itself first, because it fails{at_line}: {type(error).__name__}: {shorten(error)}{in_operation}."
         ) from error
 
 

@@ -88,9 +88,9 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     )
     dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
-        what = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
+        loader_or_dataset = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
         raise TypeError(
-            f"check_resume({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {what}: "
+            f"check_resume({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {loader_or_dataset}: "
             "the check makes its own iterators."
         )
     checked = dataset.loader_description
@@ -189,9 +189,11 @@ def _compare(
     for step in range(start, min(start + count, len(expected))):
         element = next(iterator, _MISSING)
         if _checksum(element) != expected[step]:
-            at = f", with worker_count={workers}" if workers else ""
-            found = _culprit(loader, step, workers)
-            raise NotDeterministicError(f"element {step} differs when it is read a second time{at}: {found}")
+            with_workers = f", with worker_count={workers}" if workers else ""
+            what_differs = _culprit(loader, step, workers)
+            raise NotDeterministicError(
+                f"element {step} differs when it is read a second time{with_workers}: {what_differs}"
+            )
 
 
 _MISSING = "the stream has ended"

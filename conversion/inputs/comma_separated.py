@@ -137,9 +137,9 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
             "Write the names of the columns into the first line."
         )
     if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
-        other = "tabs" if "\t" in columns[0] else "semicolons"
+        separator = "tabs" if "\t" in columns[0] else "semicolons"
         raise SourceError(
-            f"{shorten(name)}: the first line is separated by {other}, not by commas "
+            f"{shorten(name)}: the first line is separated by {separator}, not by commas "
             f"({short_repr(columns[0])}). Save the file with commas."
         )
     return columns

@@ -174,6 +174,5 @@ def _stamp(path: str, storage: StorageOptions) -> Stamp:
         return stamp_of(path, storage)
     except OSError as error:
         raise SourceError(
-            f"{shorten(path)} cannot be read: {shorten(error)}. Check that the file is complete and of the "
-            "format that its name says."
+            f"{shorten(path)} cannot be read: {shorten(error)}. Check the path and its permissions."
         ) from error

@@ -84,7 +84,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
         return encode_example({name: value for name, value in record.items() if value is not None})
     except (TypeError, UnicodeError) as error:
         raise ConversionError(
-            f'{shorten(error)} Or pass encode="json", or encode=, a function that turns a record into bytes.'
+            f'{shorten(error)}. Or pass encode="json", or encode=, a function that turns a record into bytes.'
         ) from error
 
 

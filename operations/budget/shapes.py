@@ -58,9 +58,9 @@ class BatchShapes:
             rows.append(most // multiple_of * multiple_of)
             if not rows[-1]:
                 if max_tokens < length * multiple_of:
-                    rest = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
+                    for_multiple = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
                     raise ValueError(
-                        f"length {length} of pad_to= needs {length * multiple_of} tokens{rest}, more than "
+                        f"length {length} of pad_to= needs {length * multiple_of} tokens{for_multiple}, more than "
                         f"max_tokens={max_tokens}. Raise max_tokens=, or leave this length out."
                     )
                 raise ValueError(

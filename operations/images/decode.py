@@ -346,8 +346,10 @@ def _as_dtype(image: Image, dtype: str) -> Image:
     if image.dtype.name == dtype:
         return image
     if image.dtype.name not in ("uint8", "uint16"):
+        or_dtype = ", or pass dtype=np.float32" if image.dtype.name == "float32" else ""
         raise ImageError(
-            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. Pass another dtype=."
+            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. Convert the file to 8 or 16 "
+            f"bits for each value{or_dtype}."
         )
     if dtype == "float32":
         return np.multiply(image, np.float32(1 / np.iinfo(image.dtype).max), dtype=np.float32)

@@ -99,10 +99,10 @@ def checked(image: Any, operation: str) -> Images:
     """
     if isinstance(image, np.ndarray) and image.ndim >= 3 and image.size:
         return image
-    told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
+    given = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
     raise ImageError(
         f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, "
-        f"not {told}. Use DecodeImage first to decode bytes."
+        f"not {given}. Use DecodeImage first to decode bytes."
     )
 
 

@@ -164,7 +164,8 @@ def autocontrast(image: Image) -> Image:
         if low == high:
             return values
         stretched = values * (255 / (high - low)) - low * (255 / (high - low))
-        return np.clip(stretched, 0, 255).astype(np.uint8)
+        found: np.ndarray[Any, Any] = np.clip(stretched, 0, 255).astype(np.uint8)
+        return found
 
     return _looked_up(image, table)
 
@@ -179,7 +180,8 @@ def equalize(image: Image) -> Image:
         if len(filled) < 2 or not step:
             return np.arange(256)
         before = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        return np.minimum((step // 2 + before) // step, 255).astype(np.uint8)
+        found: np.ndarray[Any, Any] = np.minimum((step // 2 + before) // step, 255).astype(np.uint8)
+        return found
 
     return _looked_up(image, table)
 

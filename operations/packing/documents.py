@@ -101,13 +101,13 @@ def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
             f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, but only arrays can be packed. Map "
-            "it to one, np.asarray(…, np.int32), or keep it unpacked with "
+            "it to one, np.asarray(…, np.int32); or, if a dict has it beside the tokens, keep it unpacked, "
             f"meta_features=[{short_repr(path[0])}]."
         )
     if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
         raise PackError(
             f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, but packing needs "
-            "numbers along a first axis. Map it to such an array, or keep it unpacked with "
+            "numbers along a first axis. Map it to such an array; or, if a dict has it beside the tokens, keep it unpacked, "
             f"meta_features=[{short_repr(path[0])}]."
         )
     return leaf
@@ -200,12 +200,12 @@ class Documents:
                 f"an element is {a_kind_of(element)}, but the first element is a dict. Map all "
                 "elements to dicts before Pack."
             )
-        first, this = (
+        first_leaves, these_leaves = (
             shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
         )
         return PackError(
-            f"elements that are packed together have different structures: the first has {first}, but "
-            f"this one has {this}. Map them to one structure before Pack."
+            f"elements that are packed together have different structures: the first has {first_leaves}, but "
+            f"this one has {these_leaves}. Map them to one structure before Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:

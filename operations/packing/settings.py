@@ -197,9 +197,9 @@ class Settings:
         ):
             for path in paths(value):
                 if not any(leaf[: len(path)] == path for leaf in leaves):
-                    these = first_few(list(map(name, leaves)))
+                    possible_leaves = first_few(list(map(name, leaves)))
                     raise PackError(
-                        f"{setting} names {name(path)}, which is not packed. Name only leaves that are packed: {these}."
+                        f"{setting} names {name(path)}, which is not packed. Name only these leaves: {possible_leaves}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
@@ -238,10 +238,10 @@ class Settings:
         """
         path, length = next(found for found in zip(packed, lengths) if found[1] > self._room_of(found[0]))
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
-        beside = f" with {' and '.join(added)}" if added else ""
+        with_added_tokens = f" with {' and '.join(added)}" if added else ""
         return PackError(
             f"a document has {length} tokens in leaf {name(path)}, over "
-            f"length={self.capacity_of(path)}{beside}, and too_long='error' raises for this. Filter such "
+            f"length={self.capacity_of(path)}{with_added_tokens}, and too_long='error' raises for this. Filter such "
             "documents out before Pack, or pass too_long='split' or 'cut'."
         )
 

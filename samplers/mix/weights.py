@@ -57,10 +57,10 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     if steps[0] != 0:
         raise ValueError(f"the schedule begins at step {steps[0]}. Add a stage that begins at step 0.")
     if any(start >= stop for start, stop in pairwise(steps)):
-        told = first_few(steps, 8)
+        first_steps = first_few(steps, 8)
         raise ValueError(
-            f"the stages of the schedule begin at the steps {told}, but each must begin at a later step than the one before "
-            "it. Sort the stages by step, and remove repeated steps."
+            f"the stages of the schedule begin at the steps {first_steps}, but each must begin at a later step than the "
+            "one before it. Sort the stages by step, and remove repeated steps."
         )
     return stages
 

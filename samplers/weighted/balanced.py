@@ -141,7 +141,7 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
             f"{name}= has shape {array.shape}, but labels have one axis. Pass one label for each record, "
-            "and at least one."
+            f"1 to {MOST_RECORDS:,} of them."
         )
     if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
         raise TypeError(f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass integers or strings.")

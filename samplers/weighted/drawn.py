@@ -82,9 +82,9 @@ class DrawnRecords(VectorSampler):
             ValueError: if the source has another number of records.
         """
         if records != self.num_records:
-            where = "the source" if part is None else f"part {short_repr(part)}"
+            source_or_part = "the source" if part is None else f"part {short_repr(part)}"
             raise ValueError(
-                f"the sampler has {self.num_records} {self.of_each_record}, but {where} has {records} records. Pass "
+                f"the sampler has {self.num_records} {self.of_each_record}, but {source_or_part} has {records} records. Pass "
                 "one for each record."
             )
         return self

@@ -62,7 +62,7 @@ def _from_file(path: str | os.PathLike[str]) -> NDArray[Any]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise ValueError(
-            f"weights={short_repr(os.fspath(path))} is not an .npy file: {shorten(error)}. Save the weights "
-            "with np.save."
+            f"weights={short_repr(os.fspath(path))} cannot be read as an .npy file of numbers: {shorten(error)}. "
+            "Save an array of numbers with np.save."
         ) from None
     return _as_array(array)

@@ -107,10 +107,10 @@ def split_keys(
     sizes = np.bincount(part_of, minlength=len(shares))
     for name, size, share in zip(names, sizes.tolist(), shares.tolist()):
         if size == 0:
-            what = "groups" if groups is not None else "records"
+            groups_or_records = "groups" if groups is not None else "records"
             raise ValueError(
                 f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there "
-                f"are too few {what}. Give it a larger share, or leave it out."
+                f"are too few {groups_or_records}. Give it a larger share, or leave it out."
             )
     return np.split(keys, np.cumsum(sizes)[:-1])
 

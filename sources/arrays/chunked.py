@@ -322,9 +322,10 @@ def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str
             )
     lengths = {name: shape[0] for name, _, shape in layout}
     if len(set(lengths.values())) > 1:
-        told = first_few([f"{name}: {length}" for name, length in lengths.items()], 8)
+        rows_by_array = first_few([f"{name}: {length}" for name, length in lengths.items()], 8)
         raise ValueError(
-            f"{shorten(path)}: arrays have unequal numbers of rows ({told}). Name arrays that have the same number of rows."
+            f"{shorten(path)}: arrays have unequal numbers of rows ({rows_by_array}). Name arrays that have the "
+            "same number of rows."
         )
     count = next(iter(lengths.values()))
     if not count:

@@ -85,7 +85,9 @@ class HDF5Source(ChunkedSource):
     def _opened(self) -> Mapping[str, Any]:
         h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
         if not os.path.exists(self._path):
-            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
+            raise SourceNotFoundError(
+                f"{shorten(self._path)} does not exist on this machine. Check the path of the HDF5 file."
+            )
         try:
             try:
                 self._file = h5py.File(self._path, "r")

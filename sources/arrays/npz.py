@@ -52,7 +52,9 @@ class NpzSource(ChunkedSource):
 
     def _opened(self) -> Mapping[str, Any]:
         if not os.path.exists(self._path):
-            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the .npz file.")
+            raise SourceNotFoundError(
+                f"{shorten(self._path)} does not exist on this machine. Check the path of the .npz file."
+            )
         try:
             with zipfile.ZipFile(self._path) as file:
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]

@@ -88,11 +88,11 @@ def _field(column: Any, path: Sequence[str], name: str) -> Any:
     for part in path:
         known = [field.name for field in column.type] if kinds.is_struct(column.type) else []
         if part not in known:
-            there = (
+            remedy = (
                 f"Name one of its fields: {first_few(known, 8)}"
                 if known
                 else f"Its type, {shorten(column.type, 80)}, has no fields. Name the column alone"
             )
-            raise LengthsError(f"lengths={short_repr(name)}: the column has no field of this name. {there}.")
+            raise LengthsError(f"lengths={short_repr(name)}: the column has no field of this name. {remedy}.")
         column = pc.struct_field(column, [known.index(part)])
     return column

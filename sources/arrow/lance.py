@@ -81,11 +81,12 @@ class LanceSource:
         self._identity = self._digest(table)
         self._table, self._process = table, os.getpid()
         if not self._count:
-            where = f"{shorten(self._uri)}, version {self._version},"
+            table_and_version = f"{shorten(self._uri)}, version {self._version},"
             if filter is None:
-                raise NoRecordsError(f"{where} has no rows. Pass another version=.")
+                raise NoRecordsError(f"{table_and_version} has no rows. Pass another version=.")
             raise NoRecordsError(
-                f"{where} has no row for which filter={short_repr(filter)} is true. Pass another filter= or version=."
+                f"{table_and_version} has no row for which filter={short_repr(filter)} is true. Pass another filter= or "
+                "version=."
             )
 
     def _prepare(self) -> None:
@@ -143,12 +144,12 @@ class LanceSource:
         try:
             return lance.dataset(self._uri, version=version, storage_options=self._storage)
         except (OSError, ValueError, RuntimeError) as error:
-            which = "" if version is None else f" with version {short_repr(version)}"
+            with_version = "" if version is None else f" with version {short_repr(version)}"
             if "not found" in str(error):
                 raise SourceNotFoundError(
-                    f"{shorten(self._uri)}: there is no Lance table{which}. Check the path and version=."
+                    f"{shorten(self._uri)}: there is no Lance table{with_version}. Check the path and version=."
                 ) from error
-            self._refuse(f"the Lance table{which} cannot be opened", error)
+            self._refuse(f"the Lance table{with_version} cannot be opened", error)
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
         raise SourceError(

@@ -298,9 +298,9 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     """
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
-        twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
+        repeated_names = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
         raise SourceError(
-            f"{shorten(path)}: several columns have the same name, {twice}. Write the file with a different "
+            f"{shorten(path)}: several columns have the same name, {repeated_names}. Write the file with a different "
             "name for each column."
         )
     for field in fields:

@@ -113,11 +113,11 @@ class Growth:
         if number >= len(self._generations):
             self.refresh()
         if not 0 <= number < len(self._generations):
-            there = (
+            known_generations = (
                 f"there are only generations 0 to {self.newest}" if self._generations else "there is no generation yet"
             )
             raise SourceError(
-                f"generation={number}: {there} in {shorten(self._log.folder)}. Pass one of these, or leave "
+                f"generation={number}: {known_generations} in {shorten(self._log.folder)}. Pass one of these, or leave "
                 "generation= out."
             )
 

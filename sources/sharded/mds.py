@@ -115,9 +115,9 @@ class MdsSource:
         except MissingExtraError:
             raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
-            which = f" at record key {key}" if key >= 0 else ""
+            at_key = f" at record key {key}" if key >= 0 else ""
             raise SourceError(
-                f"{shorten(shard.path)} cannot be read{which}: {shorten(error)}. Check the file, or write it again."
+                f"{shorten(shard.path)} cannot be read{at_key}: {shorten(error)}. Check the file, or write it again."
             ) from error
 
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
@@ -205,10 +205,14 @@ def _chosen(columns: Sequence[str] | None, shards: Sequence[MdsShard], folder: s
     chosen = shards[0].names if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
     for shard in shards:
         unknown = [short_repr(name) for name in chosen if name not in shard.names]
-        if unknown or not chosen:
+        if not chosen:
             raise ValueError(
-                f"{shorten(shard.path if chosen else folder)} has no column {first_few(unknown) or 'to read'}. Name some of "
-                f"its columns: {first_few(shard.names, 8)}."
+                f"columns=[] is empty. Name at least one column of {shorten(folder)}: {first_few(shard.names, 8)}."
+            )
+        if unknown:
+            raise ValueError(
+                f"{shorten(shard.path)} has no column {first_few(unknown)}. Name some of its columns: "
+                f"{first_few(shard.names, 8)}."
             )
     return chosen
 

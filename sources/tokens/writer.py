@@ -200,8 +200,8 @@ def _fitting(tokens: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
         if not limits.min <= least <= largest <= limits.max:
             wrong = least if least < limits.min else largest
             raise ValueError(
-                f"token {wrong} does not fit {dtype}, which holds {limits.min} to {limits.max}. Pass a wider "
-                "dtype= to TokenWriter."
+                f"token {wrong} does not fit {dtype}, which holds {limits.min} to {limits.max}. Pass a "
+                "dtype= that holds it to TokenWriter."
             )
     return np.ascontiguousarray(array, dtype)
 

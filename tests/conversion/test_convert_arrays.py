@@ -37,7 +37,7 @@ def test_tokens_that_are_there_stay_what_they_are(tmp_path):
     convert([{"tokens": document} for document in documents], tmp_path / "out", "tokens", options={"dtype": "uint16"})
     written = headrace.TokenSource(next((tmp_path / "out").glob("*.npy")), name=None)
     assert [one.tolist() for one in written] == [one.tolist() for one in documents]
-    with pytest.raises(ConversionError, match="record 254: a token is too large for uint8"):
+    with pytest.raises(ConversionError, match=r"record 254: token .* does not fit uint8"):
         convert([{"tokens": one} for one in documents], tmp_path / "two", "tokens", options={"dtype": "uint8"})
 
 

@@ -663,7 +663,7 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "error", "text"),
     [
-        ([1, 65536], ValueError, "token .*does not fit uint16, which holds 0 to .*Pass a wider dtype="),
+        ([1, 65536], ValueError, "token .*does not fit uint16, which holds 0 to .*Pass a dtype= that holds it"),
         (np.array([5, -1]), ValueError, "token -1 does not fit uint16"),
         ([0.5], TypeError, r"must be integers with one axis, not list \(\[0\.5\]\)"),
         ([True], TypeError, "integers with one axis"),
