@@ -81,7 +81,7 @@ class RandAugment(OnImages, RandomMapTransform):
         return images
 
 
-class Change(NamedTuple):
+class ImageChange(NamedTuple):
     """One of the changes.
 
     Attributes:
@@ -187,19 +187,19 @@ def equalize(image: Image) -> Image:
 
 
 CHANGES = {
-    "identity": Change(lambda image, value, fill: image, 0, False),
-    "shear x": Change(shear_x, 0.3, True),
-    "shear y": Change(shear_y, 0.3, True),
-    "translate x": Change(translate_x, 150 / 331, True),
-    "translate y": Change(translate_y, 150 / 331, True),
-    "rotate": Change(rotate, 30, True),
-    "brightness": Change(lambda image, value, fill: with_brightness(image, 1 + value), 0.9, True),
-    "saturation": Change(lambda image, value, fill: with_saturation(image, 1 + value), 0.9, True),
-    "contrast": Change(lambda image, value, fill: with_contrast(image, 1 + value), 0.9, True),
-    "sharpness": Change(lambda image, value, fill: sharpness(image, 1 + value), 0.9, True),
-    "posterize": Change(lambda image, value, fill: posterize(image, 8 - round(value)), 4, False),
-    "solarize": Change(lambda image, value, fill: solarize(image, 255 - value), 255, False),
-    "autocontrast": Change(lambda image, value, fill: autocontrast(image), 0, False),
-    "equalize": Change(lambda image, value, fill: equalize(image), 0, False),
+    "identity": ImageChange(lambda image, value, fill: image, 0, False),
+    "shear x": ImageChange(shear_x, 0.3, True),
+    "shear y": ImageChange(shear_y, 0.3, True),
+    "translate x": ImageChange(translate_x, 150 / 331, True),
+    "translate y": ImageChange(translate_y, 150 / 331, True),
+    "rotate": ImageChange(rotate, 30, True),
+    "brightness": ImageChange(lambda image, value, fill: with_brightness(image, 1 + value), 0.9, True),
+    "saturation": ImageChange(lambda image, value, fill: with_saturation(image, 1 + value), 0.9, True),
+    "contrast": ImageChange(lambda image, value, fill: with_contrast(image, 1 + value), 0.9, True),
+    "sharpness": ImageChange(lambda image, value, fill: sharpness(image, 1 + value), 0.9, True),
+    "posterize": ImageChange(lambda image, value, fill: posterize(image, 8 - round(value)), 4, False),
+    "solarize": ImageChange(lambda image, value, fill: solarize(image, 255 - value), 255, False),
+    "autocontrast": ImageChange(lambda image, value, fill: autocontrast(image), 0, False),
+    "equalize": ImageChange(lambda image, value, fill: equalize(image), 0, False),
 }
 """The changes, by name."""
