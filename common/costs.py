@@ -187,6 +187,17 @@ def as_length(length: Any, record: int) -> int:
     )
 
 
+def length_of_value(value: Any) -> int:
+    """Return the length of a value: a whole number itself, the bytes of a text in UTF-8, or the number of items.
+
+    Raises:
+        TypeError: it has no length.
+    """
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    return len(value.encode() if isinstance(value, str) else value)
+
+
 def length_of_field(content: Any, name: str, record: int) -> int:
     """Return the length of a field of a record.
 

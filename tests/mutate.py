@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +157,7 @@ def drawn(count: int, seed: int) -> list[Mutant]:
         every = [mutant for file in names for mutant in mutants_of(group, file)]
         wanted = count * (number + 1) // len(GROUPS) - count * number // len(GROUPS)
         chosen += random.Random(seed * 100 + number).sample(every, wanted)
+    random.Random(seed).shuffle(chosen)  # so that the first ones are of all groups, too
     return chosen
 
 
@@ -258,6 +260,10 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     from coverage import Coverage
 
     if (current := Coverage.current()) is not None:
+        if sys.gettrace() is None:  # a test before has set a trace function of its own
+            with warnings.catch_warnings(action="ignore"):
+                current.stop()
+                current.start()
         current.switch_context(nodeid)
 
 

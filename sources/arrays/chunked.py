@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ...common.costs import length_of_value
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import LengthsError, NoRecordsError, SourceError
@@ -185,7 +186,9 @@ class ChunkedSource:
         return max(self._chunk_rows(arrays[name]) or 1 for name in self._names)
 
     def lengths_by(self, name: str) -> Int64s:
-        """Return the length of each row of an array, `int64[records]`. A row that is an integer is a length itself.
+        """Return the length of each row of an array, `int64[records]`.
+
+        A row that is an integer is a length itself. A text has its number of bytes in UTF-8.
 
         Args:
             name: name of the array.
@@ -203,7 +206,7 @@ class ChunkedSource:
             return np.full(self._count, shapes[name][1], np.int64)
         values = self._rows(name, np.arange(self._count))
         try:
-            return np.array([value if isinstance(value, np.integer) else len(value) for value in values], np.int64)
+            return np.fromiter(map(length_of_value, values), np.int64, self._count)
         except TypeError:
             raise LengthsError(
                 f"{shorten(self._path)}: rows of {self._kind} {short_repr(name)} have no length. Name an array of "

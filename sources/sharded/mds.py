@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ...common.costs import length_of_value
 from ...common.lazy_exports import optional_library
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
@@ -153,9 +154,9 @@ class MdsSource:
             yield FileRun(shard.path, 0, end - shard.samples, shard.samples)
 
     def lengths_by(self, name: str) -> Int64s:
-        """Return the length of each value of a column, `int64[records]`. A value that is an integer is a length itself.
+        """Return the length of each value of a column, `int64[records]`. All samples are read.
 
-        All samples are read.
+        A value that is an integer is a length itself. A text has its number of bytes in UTF-8.
 
         Args:
             name: name of the column.
@@ -170,9 +171,7 @@ class MdsSource:
             )
         values = (self[key][name] for key in range(len(self)))
         try:
-            return np.array(
-                [value if isinstance(value, (int, np.integer)) else len(value) for value in values], np.int64
-            )
+            return np.fromiter(map(length_of_value, values), np.int64, len(self))
         except TypeError:
             raise LengthsError(
                 f"{shorten(self._folder)}: values of column {short_repr(name)} have no length. Name a column of integers, "

@@ -201,7 +201,9 @@ def test_images_are_moved():
     assert (rand_augment.translate_x(PHOTO, 0.1, 5)[:, :9] == 5).all()
 
 
-@pytest.mark.parametrize("picture", [PICTURE, PICTURE.convert("L"), Image.new("RGB", (9, 9), (3, 200, 7))], ids=str)
+@pytest.mark.parametrize(
+    "picture", [PICTURE, PICTURE.convert("L"), Image.new("RGB", (9, 9), (3, 200, 7))], ids=["RGB", "L", "one colour"]
+)
 def test_other_changes_are_those_of_pillow(picture):
     """To the bit, also of grey images and of one colour."""
     image = np.asarray(picture).reshape(picture.height, picture.width, -1)

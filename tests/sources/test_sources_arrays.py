@@ -247,12 +247,12 @@ def test_python_objects_in_an_npz_file_are_refused(tmp_path):
 
 
 def test_lengths_are_those_of_rows(tmp_path):
-    """Lengths are those of rows."""
+    """The second side of arrays, integers themselves, and the bytes of texts, as for all sources."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["text"], file["length"], file["image"] = ["a", "bcd"], [5, 6], np.zeros((2, 4, 3))
+        file["text"], file["length"], file["image"] = ["a", "bcé"], [5, 6], np.zeros((2, 4, 3))
         file["weight"] = [0.5, 1.5]
     source = pickle.loads(pickle.dumps(HDF5Source(tmp_path / "a.h5")))
-    assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [[1, 3], [5, 6], [4, 4]]
+    assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [[1, 4], [5, 6], [4, 4]]
     with pytest.raises(LengthsError, match=r"'weight' have no length"):
         source.lengths_by("weight")
     with pytest.raises(LengthsError, match=r"no dataset 'other'"):
