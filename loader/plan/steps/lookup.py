@@ -57,6 +57,19 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     return count - count_of(skipped.present, end) + count_of(skipped.present, first)
 
 
+def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
+    """Return how many of the elements counted by `number_of` come before a place of a stream whose steps are known.
+
+    Args:
+        pipeline: pipeline of the stream.
+        at: a local position at which a step begins, and the number of that step.
+        skipped: steps that are skipped.
+    """
+    position, step = at
+    before = pipeline.stages[0].outputs(position)
+    return before - count_of(skipped.present, step) + count_of(skipped.present, step - before)
+
+
 def records_at(pipeline: Pipeline, step: int) -> Any:
     """Return the record keys of the element number `step` of a pipeline.
 
