@@ -115,7 +115,9 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     if max_index == 0:
         return np.zeros(len(places), dtype=np.int64)
     if _last_stays(max_index):
-        return np.where(places == max_index, max_index, shuffled(np.minimum(places, max_index - 1), max_index - 1, seed))
+        return np.where(
+            places == max_index, max_index, shuffled(np.minimum(places, max_index - 1), max_index - 1, seed)
+        )
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:

@@ -200,8 +200,8 @@ class Pipeline:
 
     @property
     def endless(self) -> bool:
-        """True if no source ends."""
-        return all(leaf.endless for leaf in self.leaves)
+        """True if no source ends, and nothing limits the stream."""
+        return all(leaf.endless for leaf in self.leaves) and not any(join.rule.limits for join in self.joins)
 
     @property
     def start(self) -> Cursor:

@@ -91,12 +91,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`.
-
-        The result is the step if steps may differ in their number of records, or several streams are joined.
-        """
-        if not self.pipeline.aligned:
-            return self.step
+        """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
         return passed_before(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
 
     def describe(self, worker_count: int) -> str:
@@ -247,7 +242,7 @@ class StreamPositionAPI(Resumable):
     def passed(self) -> int:
         """Number of elements before the next one, out of those that `len()` counts: without steps left out by `skip()`.
 
-        The result is the `step` if steps may differ in their number of records, or several streams are joined.
+        If there is no `len()`, all elements count that were delivered, also by earlier runs.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.

@@ -67,7 +67,10 @@ def test_an_iterator_has_passed_what_it_delivered_whatever_is_skipped(on_devices
     with _opened(loader, on_devices) as iterator:
         found = [iterator.passed, *(iterator.passed for _ in iterator)]
         assert found == list(range(len(iterator) + 1))
-    shards = [iter(load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)).skip([(1, 2)])) for i in range(2)]
+    shards = [
+        iter(load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)).skip([(1, 2)]))
+        for i in range(2)
+    ]
     for shard in shards:
         next(shard), next(shard)
     with _opened(load(np.arange(48), batch_size=8, num_epochs=1), on_devices) as whole:
