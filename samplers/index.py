@@ -49,8 +49,9 @@ class IndexSampler(VectorSampler):
         seed: an int in `[0, 2^32)`; required to shuffle and by random operations.
         algorithm: "headrace" (default; shuffles well at every size, see docs/shuffle.md) or
             "grain", which gives the order of Grain's IndexSampler for the same arguments (except
-            that no record comes twice where Grain repeats one, see docs/shuffle.md). With "grain", each shard shuffles its own contiguous part of the records; but
-            if `shard_options` is only given to the loader, shards read parts of one order.
+            that no record comes twice where Grain repeats one, see docs/shuffle.md). With "grain",
+            each shard shuffles its own contiguous part of the records; but if `shard_options` is
+            only given to the loader, shards read parts of one order.
         balance: a `Balance`, with which loaders divide the records of each global batch among the
             shards by cost; None (default): in turn. `record_keys` returns the order before this
             division.

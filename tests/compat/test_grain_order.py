@@ -55,7 +55,7 @@ def test_known_orders(records, seed, first, digest):
 
 @pytest.mark.parametrize("records", [2**16 + 1, 2**18 + 1])
 def test_records_are_read_once_where_grain_reads_one_twice(records):
-    """With 2^16 + 1 or 2^18 + 1 records, the order is Grain's, but its last place has the last record, not the first place's again."""
+    """With 2^16 + 1 or 2^18 + 1 records, the order is Grain's, except that the last place has the last record."""
     order = shuffled(np.arange(records), records - 1, seed=7)
     checked = [0, 1, 2, 1000, records - 2]
     assert [grain.experimental.index_shuffle(place, records - 1, 7, 4) for place in checked] == order[checked].tolist()
