@@ -165,7 +165,9 @@ def test_a_task_of_several_units_becomes_its_parts():
         assert _block(handle).parts == [SpanTask(0, 0, 4), SpanTask(0, 4, 8)]
 
 
-@pytest.mark.parametrize(("status", "how"), [(SIGKILL, "by signal SIGKILL"), (40, "by signal 40"), (256, "exit code 1")])
+@pytest.mark.parametrize(
+    ("status", "how"), [(SIGKILL, "by signal SIGKILL"), (40, "by signal 40"), (256, "exit code 1")]
+)
 def test_a_task_that_ends_three_workers_fails_by_name(status, how):
     """The error says how the last one ended and which records it was at; real-time signals have no name."""
     with Played() as played:
