@@ -218,6 +218,39 @@ def test_a_run_that_is_complete_trains_no_more_and_more_epochs_follow(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_position_that_is_saved_can_prefetch_at_any_time(kind):
+    """Before the first pass, within one, and between two; what is read ahead comes."""
+    from headrace.compat.keras.adapter import FollowedPasses
+
+    passes, expected = FollowedPasses(ours(kind), endless=False), [4] * 5
+    try:
+        for _ in range(2):
+            passes.start_prefetch()
+            counts = []
+            for x, _ in passes.batches():
+                counts.append(len(x))
+                passes.start_prefetch()
+            assert counts == expected
+    finally:
+        passes.close()
+
+
+def test_the_position_that_is_saved_moves_to_another_number_of_shards(tmp_path):
+    """As an iterator does, from the files of all processes of the earlier run."""
+    from headrace.compat.keras.adapter import FollowedPasses
+    from headrace.loader.state.files import restore
+
+    for index in range(2):
+        shard = headrace.load(rows(), batch_size=2, num_epochs=1, shard_options=headrace.ShardOptions(index, 2))
+        iterator = iter(shard)
+        next(iterator)
+        (tmp_path / f"process_{index}-of-2.json").write_bytes(iterator.get_state())
+    passes = FollowedPasses(ours("loader"), endless=False)
+    restore(tmp_path, passes)
+    assert [len(x) for x, _ in passes.batches()] == [4] * 4
+
+
 def test_steps_per_execution_are_counted(tmp_path):
     """The place is after the last batch of the execution; a short one at the end of a pass counts as many as it has."""
     from headrace.compat.keras import SaveAndResume

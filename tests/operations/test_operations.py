@@ -752,7 +752,7 @@ def test_a_value_for_a_key_that_is_not_there_is_refused():
     """A slip would pad with 0 without a word."""
     with pytest.raises(
         BatchError,
-        match=r"names 'token', but elements have no such key, or None there\. Name only keys of the elements: \['label'\], \['tokens'\]",
+        match=r"names 'token', but elements have no such key, or None there\. Name only keys .*: \['label'\], \['tokens'\]",
     ):
         headrace.pad_batch(value={"token": -1})(RAGGED)
 
