@@ -182,7 +182,7 @@ def test_wrong_arguments_are_told_of():
         model().fit(ours("loader"), np.zeros(3))
     with pytest.raises(ValueError, match="Pass steps_per_epoch= to fit"):
         model().fit(headrace.load(rows(), batch_size=4))
-    with pytest.raises(TypeError, match="x of fit to be a loader or dataset"):
+    with pytest.raises(TypeError, match="only if x= of fit is a loader or dataset"):
         model().fit(*map(np.stack, zip(*rows())), verbose=0, callbacks=[SaveAndResume("never made")])
     with pytest.raises(ValueError, match="every=0"):
         SaveAndResume("never made", every=0)
@@ -198,7 +198,7 @@ def test_a_checkpoint_of_another_model_or_of_other_data_is_refused(tmp_path):
     model().fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     wider = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
     wider.compile("sgd", "mse")
-    with pytest.raises(CheckpointError, match=r"model\.0 is float32\[3, 2\] there and float32\[3, 3\] here"):
+    with pytest.raises(CheckpointError, match=r"model\.0 is float32\[3, 2\] there, but float32\[3, 3\] here"):
         wider.fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     with pytest.raises(CheckpointError, match="source"):
         model().fit(ours("map", 24), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)])
