@@ -191,7 +191,7 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     Raises:
         SourceError: the encoding is not known, or is "pkl" and `allow_pickle` is False.
     """
-    kind, _, options = encoding.partition(":")
+    kind = encoding.partition(":")[0]
     if array := _ARRAY.fullmatch(encoding):
         return _array_decoder(array[1] or "", array[2] or "")
     if kind == "pkl" and allow_pickle:

@@ -101,7 +101,7 @@ def _copied(folder, compression="none"):
 @pytest.mark.parametrize("change", [-1, -4096, 1])
 def test_a_shard_of_another_size_is_an_error_when_the_source_is_made(tmp_path, compression, change):
     """It names the file, its size and the expected one; a mapped file that is cut would end the process."""
-    folder, index = _copied(tmp_path, compression)
+    folder, _ = _copied(tmp_path, compression)
     path = sorted(path for path in folder.iterdir() if path.name != "index.json")[1]
     data = path.read_bytes()
     path.write_bytes(data[: max(len(data) + change, 0)] if change < 0 else data + b"x")
