@@ -176,6 +176,10 @@ class Again(OfOne):
     restarts = True
     start = (0, 0)
 
+    @property
+    def endless(self) -> bool:  # type: ignore[override]  # it depends on the number
+        return self.times is None
+
     def length(self, rows: int) -> int:
         return min(rows * self.times, ENDLESS) if self.times is not None else ENDLESS
 

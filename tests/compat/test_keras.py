@@ -173,6 +173,21 @@ def test_a_fit_that_ends_early_leaves_no_worker():
     assert {process.pid for process in gone if process.status() != "zombie"} <= before
 
 
+def test_streams_that_end_need_no_number_of_steps():
+    """The limit of an endless stream; a stream of Hugging Face, whose length is unknown."""
+    datasets = pytest.importorskip("datasets")
+    from headrace.compat.keras.adapter import StreamAdapter
+
+    limited = headrace.MapDataset.source(rows()).repeat().batch(4).to_iter_dataset().limit(5)
+    adapter = StreamAdapter(limited, None)
+    assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (5, 5)
+    streamed = datasets.Dataset.from_dict({"x": [[0.0], [1.0], [2.0]]}).to_iterable_dataset()
+    adapter = StreamAdapter(headrace.HuggingFaceStream(streamed).batch(2), None)
+    assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (None, 2)
+    with pytest.raises(ValueError, match="never ends"):
+        StreamAdapter(headrace.HuggingFaceStream(streamed, num_epochs=None).batch(2), None)
+
+
 @pytest.mark.long
 def test_wrong_arguments_are_told_of():
     """Targets beside the stream; a stream without an end and without steps; other data for the callback."""

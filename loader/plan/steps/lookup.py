@@ -45,14 +45,14 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
             failing records.
     """
     whole = _length_of(pipeline, pipeline.top)
-    if pipeline.endless or whole == ENDLESS:
+    if pipeline.endless:
         raise TypeError("this stream never ends, so it has no len(). Pass num_epochs= to the sampler, or to repeat().")
     if not pipeline.aligned:
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
-                "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, "
-                'joined streams (mix, zip and so on) or on_error="skip". Count them in a loop, or take '
-                "the len() of the pipeline without these."
+                "the number of elements is unknown before they are read, because of a source without random access, a "
+                'Filter, a FlatMap, a Pack, joined streams (mix, zip and so on) or on_error="skip". Count them in a '
+                "loop, or take the len() of the pipeline without these."
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
