@@ -181,7 +181,7 @@ def test_streams_that_end_need_no_number_of_steps():
     limited = headrace.MapDataset.source(rows()).repeat().batch(4).to_iter_dataset().limit(5)
     adapter = StreamAdapter(limited, None)
     assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (5, 5)
-    streamed = datasets.Dataset.from_dict({"x": [[0.0], [1.0], [2.0]]}).to_iterable_dataset()
+    streamed = datasets.Dataset.from_dict({"x": [0.0, 1.0, 2.0]}).to_iterable_dataset()
     adapter = StreamAdapter(headrace.HuggingFaceStream(streamed).batch(2), None)
     assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (None, 2)
     with pytest.raises(ValueError, match="never ends"):
