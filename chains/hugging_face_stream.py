@@ -64,7 +64,7 @@ class HuggingFaceStream(IterDataset[Any]):
 
     @cached_property
     def chain_stream(self) -> Stream:
-        return run_through(_Epochs(self.dataset, self.num_epochs))
+        return run_through(_Epochs(self.dataset, self.num_epochs), endless=self.num_epochs is None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "dataset": _fresh(self.dataset)}

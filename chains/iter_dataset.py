@@ -395,6 +395,6 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        TypeError if the stream is endless, joined, limited or repeated, or its elements decide, e.g. after a filter.
+        TypeError if the stream is endless or joined, or its elements decide, e.g. after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -274,9 +274,15 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
     return stream.on(Joined((stream.tree,), Again(times)))
 
 
-def run_through(dataset: Any) -> Stream:
-    """Return the stream of a user's own dataset class, which can only be iterated over, without random access."""
-    source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
+def run_through(dataset: Any, endless: bool = False) -> Stream:
+    """Return the stream of a user's own dataset class, which can only be iterated over, without random access.
+
+    Args:
+        dataset: the dataset.
+        endless: True if it is known that the dataset never ends.
+    """
+    parents = [digest(each, 12) for each in fingerprints_within(vars(dataset))]
+    source = RunThroughSource(dataset, parents=parents, endless=endless)
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 

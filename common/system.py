@@ -50,6 +50,18 @@ def has_processes() -> bool:
     return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal; for a number without a name, as most real-time signals have, the number.
+
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', '40')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
 def can_fork() -> bool:
     """Return True if this process may be forked: it has one thread, and `is_portable()` is False.
 

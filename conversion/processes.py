@@ -30,6 +30,7 @@ import cloudpickle
 
 from ..common.messages import shorten
 from ..common.remote_errors import decode, encode
+from ..common.system import signal_name
 from ..errors import PicklingError, WorkerCrashedError
 from ..loader.interrupts import Uninterrupted
 from .job import ConversionJob, Report, Work
@@ -164,7 +165,7 @@ class _Interpreter:
 
     def _crashed(self, part: Any) -> WorkerCrashedError:
         status = self._process.wait()
-        exit_or_signal = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+        exit_or_signal = f"signal {signal_name(-status)}" if status < 0 else f"exit code {status}"
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
         shard = shorten(getattr(part, "name", part))
         return WorkerCrashedError(

@@ -306,8 +306,8 @@ def encode_example(record: Mapping[str, Any]) -> bytes:
     r"""Encode a dict as a `tf.train.Example`, in the order of the dict.
 
     Args:
-        record: features by name: bytes or strings, one or a list; numbers, one or an array. Arrays are flattened. Integers
-            and booleans become `int64`, other numbers `float32`.
+        record: features by name: bytes, strings or numbers; one, a list or an array. Arrays are flattened. Integers and
+            booleans become `int64`, other numbers `float32`.
 
     Raises:
         TypeError: a name is not a string; a value has another type, or is an integer that does not fit `int64`.
@@ -327,10 +327,15 @@ def _name(name: Any) -> bytes:
 
 def _feature(name: str, value: Any) -> bytes:
     several = [value] if isinstance(value, (bytes, str)) else value
+    if isinstance(several, np.ndarray) and several.dtype.kind not in "biuf":  # texts, or objects
+        several = several.ravel().tolist()
     if isinstance(several, (list, tuple)) and several and all(isinstance(item, (bytes, str)) for item in several):
         texts = (item.encode() if isinstance(item, str) else item for item in several)
         return _field(b"".join(map(_field, texts)), _BYTES)
-    numbers = np.asarray(several).reshape(-1)
+    try:
+        numbers = np.asarray(several).reshape(-1)
+    except ValueError:  # lists of different lengths
+        numbers = np.empty(0, object)
     if numbers.dtype.kind == "f":
         return _field(_field(numbers.astype("<f4").tobytes()), _FLOATS)
     if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):

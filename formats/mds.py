@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ class MdsShard(NamedTuple):
         sizes: for each column, its bytes in each sample; None if they differ.
         compression: "zstd", "gz", "bz2", "br" or "snappy"; "" if the file is not compressed.
         bytes: size of the shard when it is not compressed.
+        file_bytes: size of its file.
     """
 
     path: str
@@ -43,6 +45,7 @@ class MdsShard(NamedTuple):
     sizes: tuple[int | None, ...]
     compression: str
     bytes: int
+    file_bytes: int
 
 
 def shards_of(folder: str) -> list[MdsShard]:
@@ -50,37 +53,98 @@ def shards_of(folder: str) -> list[MdsShard]:
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
-        SourceError: the index is not one of MDS, version 2.
+        SourceError: the index is not one of MDS, version 2; or a shard has another size than the index says.
     """
     index = os.path.join(folder, INDEX)
     try:
         with open(index, encoding="utf-8") as file:
             values = json.load(file)
-        shards = [_shard(folder, values, number) for number in range(len(values["shards"]))]
+        shards = [_shard(folder, values, number) for number in range(len(_value(values, "shards", list)))]
+        sizes = [os.stat(shard.path).st_size for shard in shards]
     except FileNotFoundError as error:
         missing = error.filename or index
         raise SourceNotFoundError(
             f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names."
         ) from None
-    except (OSError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SourceError(
             f"{shorten(index)} is not the index of MDS shards, version 2: {shorten(error)}. Pass a folder that "
             "streaming.MDSWriter has written."
         ) from error
+    for shard, size in zip(shards, sizes):
+        if size != shard.file_bytes:
+            raise SourceError(
+                f"{shorten(shard.path)} has {size:,} bytes, but {INDEX} says {shard.file_bytes:,}. It was cut or changed: "
+                "copy it again, or write it again."
+            )
     return [shard for shard in shards if shard.samples]
 
 
 def _shard(folder: str, values: Any, number: int) -> MdsShard:
-    told = values["shards"][number]
-    if (told["format"], told.get("version", values["version"])) != ("mds", 2):
-        raise ValueError(f"shard {number} has format {short_repr(told['format'])}")
-    raw, compressed = told["raw_data"], told["zip_data"]
-    path, compression = os.path.join(folder, raw["basename"]), ""
-    if compressed is not None and not os.path.exists(path):
-        path, compression = os.path.join(folder, compressed["basename"]), told["compression"].partition(":")[0]
-    os.stat(path)
-    names, encodings, sizes = (tuple(told[f"column_{each}"]) for each in ("names", "encodings", "sizes"))
-    return MdsShard(path, int(told["samples"]), names, encodings, sizes, compression, int(raw["bytes"]))
+    """Return one shard of an index.
+
+    Args:
+        folder: folder of the index.
+        values: content of the index.
+        number: number of the shard.
+
+    Raises:
+        ValueError: the index is not one of MDS, version 2.
+    """
+    told, where = values["shards"][number], f"shard {number}"
+    version = values.get("version") if not isinstance(told, dict) else told.get("version", values.get("version"))
+    if (_value(told, "format", str, where), version) != ("mds", 2):
+        raise ValueError(f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}")
+    file, compression = _value(told, "raw_data", dict, where), ""
+    nbytes = _number(file, "bytes", where)
+    path = os.path.join(folder, _value(file, "basename", str, where))
+    if told.get("zip_data") is not None and not os.path.exists(path):
+        file, compression = _value(told, "zip_data", dict, where), _value(told, "compression", str, where)
+        path = os.path.join(folder, _value(file, "basename", str, where))
+    names, encodings, sizes = (
+        tuple(_value(told, f"column_{each}", list, where)) for each in ("names", "encodings", "sizes")
+    )
+    if not len(names) == len(encodings) == len(sizes) or not all(isinstance(each, str) for each in names + encodings):
+        raise ValueError(f"{where} has no name, encoding and size for each column")
+    for size in sizes:
+        if size is not None and (type(size) is not int or size < 0):
+            raise ValueError(f"{where} has a column of size {short_repr(size)}")
+    return MdsShard(
+        path,
+        _number(told, "samples", where),
+        names,
+        encodings,
+        sizes,
+        compression.partition(":")[0],
+        nbytes,
+        _number(file, "bytes", where),
+    )
+
+
+def _value(values: Any, name: str, kind: type, where: str = "it") -> Any:
+    """Return an item of a dict in the index.
+
+    Args:
+        values: the dict.
+        name: name of the item.
+        kind: the class that the item must have.
+        where: part of the index to which the dict belongs, for the message.
+
+    Raises:
+        ValueError: `values` is not a dict, has no such item, or one of another class.
+    """
+    if not isinstance(values, dict) or name not in values:
+        raise ValueError(f"{where} has no {short_repr(name)}")
+    if type(values[name]) is not kind:
+        raise ValueError(f"{where} has {name}={short_repr(values[name])}, which is not of type {kind.__name__}")
+    return values[name]
+
+
+def _number(values: Any, name: str, where: str) -> int:
+    number: int = _value(values, name, int, where)
+    if number < 0:
+        raise ValueError(f"{where} has {name}={number}, which is negative")
+    return number
 
 
 def sample_of(
@@ -127,9 +191,9 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     Raises:
         SourceError: the encoding is not known, or is "pkl" and `allow_pickle` is False.
     """
-    kind, _, options = encoding.partition(":")
-    if kind == "ndarray":
-        return _array_decoder(*options.split(":")) if options else _array_decoder()
+    kind = encoding.partition(":")[0]
+    if array := _ARRAY.fullmatch(encoding):
+        return _array_decoder(array[1] or "", array[2] or "")
     if kind == "pkl" and allow_pickle:
         import pickle
 
@@ -145,7 +209,8 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     if kind not in _DECODERS:
         raise SourceError(
             f"column {short_repr(name)} has the encoding {short_repr(encoding)}, which is not one of "
-            f"{first_few([*_DECODERS, *_SCALARS], 40)}. Leave it out of columns=."
+            f"{first_few([*_DECODERS, *_SCALARS], 40)}, ndarray, ndarray:dtype and ndarray:dtype:shape. Leave it out of "
+            "columns=."
         )
     return _DECODERS[kind]
 
@@ -153,6 +218,9 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
 _SCALARS = tuple(
     f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64) if kind + str(bits) != "float8"
 )
+
+_ARRAY = re.compile(rf"ndarray(?::({'|'.join(_SCALARS)})(?::([0-9]+(?:,[0-9]+)*))?)?")
+"""Encodings of arrays, with their dtype and shape."""
 
 _DTYPES = {
     bits | code: f"{kind}{bits}" for bits in (8, 16, 32, 64) for code, kind in enumerate(("uint", "int", "float"))

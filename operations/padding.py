@@ -65,9 +65,9 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
 
     Raises:
         TypeError, ValueError: a length is not an int, or is negative.
-        BatchError: while batching, if a leaf is longer than `length`; leaves differ in another axis; `value` names a missing
-            key; `length` is an int, no leaf in a batch is ragged, and there are several leaves that it could mean; or a
-            mask cannot be added.
+        BatchError: while batching, if a leaf is longer than `length`; leaves differ in another axis; an argument names a
+            missing key; `length` is an int, no leaf in a batch is ragged, and there are several leaves that it could mean;
+            or a mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
@@ -108,14 +108,15 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         """Return the length to which each leaf is padded, by its name. Leaves that are not padded are missing.
 
         Raises:
-            BatchError: a leaf is longer than `length`, or an int `length` could mean several leaves.
+            BatchError: a leaf is longer than `length`, `length` has a key that the elements do not have, or an int `length`
+                could mean several leaves.
         """
         if None in self.lengths:
             targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
         else:
             targets = {column.name: column.longest for column in columns if column.ragged}
             for key, length in self.lengths.items():
-                targets |= {column.name: length for column in columns if column.below(key)}
+                targets |= {column.name: length for column in _named("length", key, columns)}
         for column in columns:
             if column.longest > targets.get(column.name, column.longest):
                 raise BatchError(
@@ -134,13 +135,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             return {column.name: self.value for column in columns}
         values = dict.fromkeys((column.name for column in columns), 0)
         for key, value in self.value.items():
-            named = {column.name: value for column in columns if column.below(key)}
-            if not named:
-                raise BatchError(
-                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key. Name "
-                    f"only keys of the elements: {first_few([column.told for column in columns])}."
-                )
-            values |= named
+            values |= {column.name: value for column in _named("value", key, columns)}
         return values
 
     def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -152,7 +147,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         """
         if isinstance(self.mask_key, Mapping):
             for key, mask_key in self.mask_key.items():
-                yield mask_key, _mask([column for column in columns if column.below(key)], targets)
+                yield mask_key, _mask(_named("mask_key", key, columns), targets)
         elif self.mask_key is not None:
             yield self.mask_key, _mask([column for column in columns if column.name in targets] or columns, targets)
 
@@ -196,6 +191,26 @@ class _Column:
     def mask(self, length: int) -> NDArray[np.bool_]:
         """Return `bool[leaves, length]`: True where the leaves have values, False where they will be padded."""
         return np.arange(length) < np.array(self.lengths)[:, None]
+
+
+def _named(argument: str, key: Any, columns: Sequence[_Column]) -> Sequence[_Column]:
+    """Return the leaves under a key of the elements.
+
+    Args:
+        argument: name of the argument of `pad_batch` that has this key, for the error message.
+        key: the key.
+        columns: leaves of the elements.
+
+    Raises:
+        BatchError: there are none.
+    """
+    found = [column for column in columns if column.below(key)]
+    if not found:
+        raise BatchError(
+            f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or None there. Name "
+            f"only keys of the elements: {first_few([column.told for column in columns])}."
+        )
+    return found
 
 
 def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.bool_]:

@@ -267,10 +267,10 @@ class Layout:
 
     def _mismatch(self, element: Element) -> BatchError:
         if element is None:
-            return _no_element()
+            return no_element()
         return StructureError(
             "elements of one batch have different structures: the first is "
-            f"{_shown(self._structure)}, but this one is {_shown(flatten(element)[1])} (* is a leaf). "
+            f"{shown(self._structure)}, but this one is {shown(flatten(element)[1])} (* is a leaf). "
             "Map them to one structure before Batch, or pass Batch(…, batch_fn=…)."
         )
 
@@ -278,7 +278,7 @@ class Layout:
 def _check(element: Element, lists_are_trees: bool) -> None:
     """Raise BatchError if an element is None, or contains lists of numbers and `lists_are_trees` is False."""
     if element is None:
-        raise _no_element()
+        raise no_element()
     for name in () if lists_are_trees else bare_lists(element):
         raise BatchError(
             f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, and would be "
@@ -287,13 +287,19 @@ def _check(element: Element, lists_are_trees: bool) -> None:
         )
 
 
-def _no_element() -> NoElementError:
+def no_element() -> NoElementError:
+    """Return the error for an element of a batch that is None."""
     return NoElementError(
         "an element of a batch is None. Check that the function before Batch returns a value. To leave "
         "elements out, use Filter."
     )
 
 
-def _shown(structure: Structure) -> str:
+def shown(structure: Structure) -> str:
+    """Return a structure as text for messages, with `*` for each leaf.
+
+    >>> shown(flatten({"x": 1, "y": None})[1])
+    "{'x': *, 'y': None}"
+    """
     text = str(structure)
     return shorten(text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")"), 120)

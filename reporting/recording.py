@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -18,11 +19,11 @@ from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
 from .machine import memory
 
-SECONDS = 0.1  # between two samples, at the beginning; a sample takes about a millisecond
+SECONDS = 0.1  # between two samples of a loop, at the beginning; a sample takes about a millisecond
 
 MEMORY_SHARE = 0.01
 """Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
-MOST = 600  # largest number of samples; above it, every second one is dropped, and samples are taken every 0.2 s
+MOST = 600  # largest number of samples of a loop; above it, every second one is dropped, and half as many are taken
 
 
 class Sample(NamedTuple):
@@ -82,11 +83,37 @@ def _in_words(loop: Any) -> str:
     return f"{counted.steps:,} steps over {first_few(sources, 3)}, with {workers if count else 'no workers'}."
 
 
+@dataclass
+class Watched:
+    """A loop that is recorded, and its samples, which are taken at equal distances.
+
+    Attributes:
+        loop: the loop.
+        samples: its samples, in order.
+        every: number of ticks from one sample to the next. It doubles each time there are too many samples.
+    """
+
+    loop: Any
+    samples: list[Sample] = field(default_factory=list)
+    every: int = 1
+
+    def is_due(self, tick: int) -> bool:
+        """Return True if a sample is to be taken at the tick of this number."""
+        return tick % self.every == 0
+
+    def add(self, tick: int, sample: Sample) -> None:
+        """Add the sample of a tick. If there are too many, drop every second one, and take half as many from now on."""
+        self.samples.append(sample)
+        if len(self.samples) > MOST:
+            self.every *= 2
+            del self.samples[-1 if tick % self.every else -2 :: -2]  # at ticks at which none is taken any more
+
+
 class Recorder:
     """Context manager that takes samples of all loops that begin inside the block."""
 
     def __init__(self) -> None:
-        self._watched: list[tuple[Any, list[Sample]]] = []
+        self._watched: list[Watched] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look_again_and_again, name="headrace-recorder", daemon=True)
         self._listening = ExitStack()
@@ -108,28 +135,28 @@ class Recorder:
 
         If several loops ran at least half as long, it is the last one of these.
         """
-        times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
+        times = [(snapshot(each.loop) or _NOTHING).elapsed for each in self._watched]
         if not times:
             return None
         last = max(number for number, elapsed in enumerate(times) if elapsed >= max(times) / 2)
-        loop, samples = self._watched[last]
-        return loop, tuple(samples)
+        watched = self._watched[last]
+        return watched.loop, tuple(watched.samples)
 
     def _begins(self, loop: Any) -> None:
-        if not any(each is loop or host_iterator(each) is loop for each, _ in self._watched):
-            self._watched.append((loop, []))
+        if not any(each.loop is loop or host_iterator(each.loop) is loop for each in self._watched):
+            self._watched.append(Watched(loop))
 
     def _look_again_and_again(self) -> None:
-        seconds, used, look_at = SECONDS, (0, 0), 0.0
-        while not self._ended.wait(seconds):
-            if (began := time.perf_counter()) >= look_at:
+        used, look_at = (0, 0), 0.0
+        for tick in itertools.count(1):
+            if self._ended.wait(SECONDS):
+                return
+            due = [each for each in self._watched if each.is_due(tick)]
+            if due and (began := time.perf_counter()) >= look_at:
                 used = memory() or (0, 0)
                 look_at = began + (time.perf_counter() - began) / MEMORY_SHARE
-            for loop, samples in self._watched[:]:
-                samples.append(Sample(time.perf_counter(), snapshot(loop) or _NOTHING, *used))
-                if len(samples) > MOST:
-                    del samples[::2]
-                    seconds = 2 * SECONDS
+            for each in due:
+                each.add(tick, Sample(time.perf_counter(), snapshot(each.loop) or _NOTHING, *used))
 
 
 _NOTHING = Snapshot(0, 0.0, 0.0)

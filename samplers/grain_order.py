@@ -5,6 +5,10 @@ shuffles it with a cycle-walking block cipher of Simon's type (Beaulieu et al., 
 families of lightweight block ciphers", 2013) of four rounds, with the key seed + epoch. For new
 runs prefer `algorithm="headrace"`: four rounds mix badly from about 10^9 records on
 (docs/shuffle.md).
+
+There is one exception. If a part has 2^16 + 1, 2^18 + 1, 2^20 + 1, … records, Grain's cipher has no
+number for the last place: Grain reads the record of the first place again there, and never reads
+the last record. Here, the last place has the last record.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ ROUNDS = 4
 # The order of such a small epoch is computed whole, and once: with few records, each would walk
 # through a domain far larger than their number.
 TABLE_BITS = 16
-"""Number of bits of the smallest cipher, which is used for up to 65,537 records."""
+"""Number of bits of the smallest cipher, which is used for up to 65,537 records; the last of 65,537 keeps its place."""
 
 _MASK32 = 0xFFFFFFFF
 
@@ -110,10 +114,14 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     """
     if max_index == 0:
         return np.zeros(len(places), dtype=np.int64)
+    if _last_stays(max_index):
+        return np.where(
+            places == max_index, max_index, shuffled(np.minimum(places, max_index - 1), max_index - 1, seed)
+        )
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return small_epoch(max_index, keys).take(places & 0xFFFF).astype(np.int64)
+        return small_epoch(max_index, keys).take(places).astype(np.int64)
     out = np.empty(len(places), dtype=np.int64)
     for start in range(0, len(places), BLOCK):
         block = slice(start, start + BLOCK)
@@ -135,6 +143,8 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
     """
     if max_index == 0:
         return 0
+    if _last_stays(max_index):
+        return max_index if place == max_index else shuffled_one(place, max_index - 1, seed, rounds)
     bits = _bits(max_index)
     width = bits // 2
     keys = round_keys(seed, width, rounds)
@@ -157,6 +167,8 @@ def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
     """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`, with equal `max_index` and `seed`."""
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
+    if _last_stays(max_index):
+        return np.where(keys == max_index, max_index, places_of(np.minimum(keys, max_index - 1), max_index - 1, seed))
     bits = _bits(max_index)
     cipher_keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
@@ -176,6 +188,11 @@ def _bits(max_index: int) -> int:
     return bits + bits % 2
 
 
+def _last_stays(max_index: int) -> bool:
+    """Return True if the cipher that Grain uses for `[0, max_index]` has numbers below `max_index` only."""
+    return max_index == 1 << _bits(max_index)
+
+
 def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
     """Undo the cipher `_encipher` for numbers `uint64[n]`, with equal `keys` and `width`."""
     mask = np.uint64((1 << width) - 1)
@@ -191,10 +208,8 @@ def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
     """Return Grain's permutation of `[0, max_index]` as a table; it uses a cipher of 16 bits.
 
-    The table has an entry for each number, but 2^16 entries at most: for `max_index` 2^16, the last number has none.
-
     Args:
-        max_index: the largest number, at most 2^16.
+        max_index: the largest number, less than 2^16.
         keys: keys of the cipher's rounds.
     """
     # All numbers walk at once, twice as far each time: `walk` is one step of the cipher, then two,

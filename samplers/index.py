@@ -49,9 +49,10 @@ class IndexSampler(VectorSampler):
             `sys.maxsize`.
         seed: an int in `[0, 2^32)`; required to shuffle and by random operations.
         algorithm: "headrace" (default; shuffles well at every size, see docs/shuffle.md) or
-            "grain", which gives exactly the order of Grain's IndexSampler for the same
-            arguments. With "grain", each shard shuffles its own contiguous part of the records; but
-            if `shard_options` is only given to the loader, shards read parts of one order.
+            "grain", which gives the order of Grain's IndexSampler for the same arguments (except
+            that no record comes twice where Grain repeats one, see docs/shuffle.md). With "grain",
+            each shard shuffles its own contiguous part of the records; but if `shard_options` is
+            only given to the loader, shards read parts of one order.
         balance: a `Balance`, with which loaders divide the records of each global batch among the
             shards by cost; None (default): in turn. `record_keys` returns the order before this
             division.
@@ -149,6 +150,15 @@ class IndexSampler(VectorSampler):
     def epoch_length(self) -> int:
         """Number of positions in an epoch."""
         return self.num_records
+
+    @property
+    def epoch_count(self) -> int | None:
+        """Number of epochs, counting an incomplete last one; None: the order is endless.
+
+        With `algorithm="grain"` this is `num_epochs`, on every shard.
+        """
+        count = super().epoch_count
+        return self.num_epochs if count and self.algorithm == "grain" else count
 
     @property
     def epoch_stride(self) -> int:

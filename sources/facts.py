@@ -84,6 +84,7 @@ class SourceFacts(NamedTuple):
         announce: function that is called with the keys, `int64[n]`, of records that will be read soon. It must
             return at once. None: there is no such function.
         in_order: True: the source has no random access. One worker reads its records in order.
+        endless: True: a source without random access never ends. False: this is unknown.
         columns: returns the records as a tree of arrays whose first axis counts records; or None.
         items: sequence of all records, if they are in memory; else None.
         lookup: function that returns a record in memory by its key, without a check; or None.
@@ -125,6 +126,7 @@ class SourceFacts(NamedTuple):
     read_in_loop: Callable[[Int64s], Awaitable[Sequence[Any]]] | None = None
     announce: Callable[[Int64s], None] | None = None
     in_order: bool = False
+    endless: bool = False
     columns: Callable[[], Any] = _unknown
     items: Sequence[Any] | None = None
     lookup: Callable[[int], Any] | None = None

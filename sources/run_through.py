@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ..common.identity.values import described, digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
@@ -28,17 +28,26 @@ class RunThroughSource:
         has_workers: True: the dataset itself, or one from which it is made, makes its elements in workers of its own.
         parents: digests of the datasets from which `dataset` is made.
         identity: dataset whose attributes give the fingerprint. None (default): `dataset`.
+        endless: True: the dataset never ends. False (default): this is unknown.
     """
 
-    facts: ClassVar[SourceFacts] = SourceFacts(checks_keys=True, reads_ahead=False, in_order=True)
-
     def __init__(
-        self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = (), identity: Any = None
+        self,
+        dataset: Any,
+        has_workers: bool = False,
+        parents: Sequence[str] = (),
+        identity: Any = None,
+        endless: bool = False,
     ) -> None:
         self._dataset = dataset
         self._identity = dataset if identity is None else identity
         self.has_workers = has_workers
         self._parents = list(parents)
+        self._endless = endless
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(checks_keys=True, reads_ahead=False, in_order=True, endless=self._endless)
 
     @property
     def dataset(self) -> Any:
@@ -66,14 +75,14 @@ class RunThroughSource:
 
     def with_workers(self, dataset: Any) -> RunThroughSource:
         """Return a source that reads `dataset`, which makes the same elements as this source, but in workers."""
-        return RunThroughSource(dataset, has_workers=True, parents=self._parents)
+        return RunThroughSource(dataset, has_workers=True, parents=self._parents, endless=self._endless)
 
     def of(self, dataset: Any) -> RunThroughSource:
         """Return a source that reads `dataset`, which makes the same elements as this source in another way.
 
         States saved by one of the two sources can be restored by the other.
         """
-        return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
+        return RunThroughSource(dataset, self.has_workers, self._parents, self._identity, self._endless)
 
     def open(self, state: str) -> Iterator[Any]:
         """Return a new iterator over the dataset.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -204,15 +204,33 @@ class FollowedPasses:
         """Return the state after the last batch that the model trained on; between two passes, the state of the start."""
         return self._state if self._state is not None else self._fresh_state()
 
-    def set_state(self, state: Any) -> None:
-        """Stop the current pass, and begin the next one at this state of an iterator over the dataset."""
+    def set_state(self, state: Any, **options: bool) -> None:
+        """Stop the current pass, and begin the next one at this state of an iterator over the dataset.
+
+        Args:
+            state: the state.
+            **options: `strict`, as for the iterator's `set_state`.
+        """
         self.close()
         self._present = iter(self._dataset)
-        self._present.set_state(state)
+        self._present.set_state(state, **options)
         self._state = state
 
+    def set_states(self, states: Sequence[Any], **options: bool) -> None:
+        """Stop the current pass, and begin the next one where a run on another number of shards stopped.
+
+        Args:
+            states: states of iterators over the dataset, one of each shard of that run.
+            **options: `strict` and `equal_steps`, as for the iterator's `set_states`.
+        """
+        self.close()
+        self._present = iter(self._dataset)
+        self._present.set_states(states, **options)
+        self._state = self._present.get_state()
+
     def start_prefetch(self) -> None:
-        """Start to read the next batches ahead."""
+        """Start to read the next batches ahead. Between two passes, this begins the next one."""
+        self._present = self._present or iter(self._dataset)
         self._present.start_prefetch()
 
     def close(self) -> None:

@@ -47,9 +47,8 @@ def as_example(record: Any) -> bytes:
     Bytes are unchanged.
 
     Raises:
-        ConversionError: the record is something else; or a value in a dict cannot be a feature, such as an array with
-            several axes. Values that are None are left out.
-        ValueError: an array has Python objects.
+        ConversionError: the record is something else, or an array of Python objects; or a value in a dict cannot be a
+            feature, such as an array with several axes. Values that are None are left out.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -59,6 +58,12 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, str):
         return record.encode()
     if isinstance(record, (np.ndarray, np.generic)):
+        if record.dtype.hasobject:
+            raise ConversionError(
+                f"a record is an array of Python objects ({short_repr(record)}), which .npy files do not store. Pass "
+                "transform=, a function that gives it another dtype, such as record.astype(np.int32), or encode=, a function "
+                'that turns a record into bytes, or encode="json".'
+            )
         file = io.BytesIO()
         np.save(file, record, allow_pickle=False)
         return file.getvalue()

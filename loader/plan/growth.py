@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from ...common.messages import short_repr, shorten
+from ...common.validation import one_of
 from ...samplers import ShardOptions
-from ...samplers.changing.growth import ONLY, GrowthOptions, SourceLooks
+from ...samplers.changing.growth import ONLY, TIMES, GrowthOptions, SourceLooks
 from ...samplers.changing.sampler import ChangingSampler, living, refuse_balance
 from ...samplers.mix.looks import MixLooks
 from ...samplers.one_epoch import one_epoch_of
@@ -39,7 +40,7 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
             or "now" and the source does not grow; or several shards have no common folder for their
             log.
     """
-    wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
+    wanted = GrowthOptions(one_of("growth", growth, *TIMES)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
         raise TypeError(
             f'growth={short_repr(growth)} is not a known value. Pass "epoch", "now", "hand" or a '

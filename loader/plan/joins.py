@@ -34,6 +34,7 @@ class JoinPolicy:
         start: state at the beginning.
         restarts: True if an input that has ended is read again from its beginning, until the rule ends.
         limits: True if the join may end before its inputs do.
+        endless: True if the join never ends, although its inputs end.
         strict: True if all inputs must end at the same row.
         keeps: True if rows are kept in memory, because a later join reads them again.
     """
@@ -43,6 +44,7 @@ class JoinPolicy:
     start: ClassVar[JoinState] = (0,)
     restarts: ClassVar[bool] = False
     limits: ClassVar[bool] = False
+    endless = False
     strict = False
     keeps = False
 

@@ -200,8 +200,18 @@ class Pipeline:
 
     @property
     def endless(self) -> bool:
-        """True if no source ends."""
-        return all(leaf.endless for leaf in self.leaves)
+        """True if the stream never ends, as far as this is known without reading."""
+        return self._never_ends(self.top)
+
+    def _never_ends(self, part: Subtree) -> bool:
+        if part.stage is None:
+            join = self.joins[part.join or 0]
+            return join.rule.endless or (not join.rule.limits and all(map(self._never_ends, join.inputs)))
+        stage = self.stages[part.stage]
+        if stage.input is not None:
+            return self._never_ends(stage.input)
+        leaf = self.leaf_of(stage)
+        return leaf.source_facts.endless if leaf.in_order else leaf.endless
 
     @property
     def start(self) -> Cursor:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JoinError
+from ...samplers.protocol import ENDLESS
 from .cursor import JoinState, are_numbers
 from .joins import JoinPolicy
 
@@ -105,6 +106,10 @@ class OfOne(JoinPolicy):
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(count, dtype=np.int64)
 
+    def length(self, rows: int) -> int:
+        """Return the number of rows of the joined stream, if its input has `rows`; `ENDLESS` stands for no end."""
+        return rows
+
 
 @dataclass(frozen=True)
 class First(OfOne):
@@ -117,6 +122,9 @@ class First(OfOne):
 
     def taken(self, rows: int) -> Sequence[int]:
         return [rows] if rows <= self.count else []
+
+    def length(self, rows: int) -> int:
+        return min(rows, self.count)
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         return super().choices(state, max(min(count, self.count - state[0]), 0))
@@ -167,6 +175,13 @@ class Again(OfOne):
     kind = "repeat"
     restarts = True
     start = (0, 0)
+
+    @property
+    def endless(self) -> bool:  # type: ignore[override]  # it depends on the number
+        return self.times is None
+
+    def length(self, rows: int) -> int:
+        return min(rows * self.times, ENDLESS) if self.times is not None else ENDLESS
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         return super().choices(state, 0 if self.times is not None and state[1] >= self.times else count)

@@ -19,7 +19,7 @@ from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
-from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
+from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_before, records_of_step
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
 from .files import restore_later, write_later
@@ -91,12 +91,8 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position.
-
-        Steps left out by `skip()` are included. The result is the step if steps may differ in their number of records,
-        or several streams are joined.
-        """
-        return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
+        """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
+        return passed_before(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
 
     def describe(self, worker_count: int) -> str:
         """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
@@ -244,10 +240,9 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of elements before the next one, out of those that `len()` counts.
+        """Number of elements before the next one, out of those that `len()` counts: without steps left out by `skip()`.
 
-        Steps left out by `skip()` are included. The result is the `step` if steps may differ in their number of
-        records, or several streams are joined.
+        If there is no `len()`, all elements count that were delivered, also by earlier runs.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.

@@ -7,6 +7,7 @@ made from them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import sub
 from typing import NamedTuple
 
 
@@ -173,16 +174,65 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
+        """Return the counts and times since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
 
-        Only `steps`, `elapsed`, `waited`, `records` and `nbytes` are counted from the earlier snapshot. All other
-        fields, such as `stages` and `skipped`, are those of this snapshot.
+        Numbers that are neither counts nor times of the loop are those of this snapshot: `worker_count`,
+        `shared_bytes`, each stage's `cpu_share`, the slowest call of each operation, and what only `stats()` has.
         """
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
-        return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
+        if any(added[name] < 0 for name in _COUNTED[:-1]):
+            return self
+        known = {stage.number: stage for stage in before.stages}
+        stages = (_stage_since(stage, known.get(stage.number), self, before) for stage in self.stages)
+        feeding = self.feeding
+        if feeding is not None and before.feeding is not None:
+            feeding = StepTimes(*map(sub, feeding, before.feeding))
+        return replace(self, **added, stages=tuple(stages), feeding=feeding)
 
 
-_COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one is estimated, and may shrink
+_COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")  # the last one is estimated, and may shrink
+
+_STAGE_COUNTED = (
+    *("tasks", "inputs", "rows", "nbytes"),
+    *("busy", "reading", "packing", "between", "waited", "under_way"),  # estimated: they may shrink a little
+)
+
+
+def _stage_since(stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot) -> StageStats:
+    """Return the counts, times and means of a stage (operations that run in one task) between two snapshots.
+
+    Args:
+        stage: the stage in the later snapshot.
+        before: the stage in the earlier snapshot; None if it had no task then.
+        now: the later snapshot.
+        then: the earlier snapshot.
+    """
+    if before is None:
+        added = {name: getattr(stage, name) for name in _STAGE_COUNTED}
+        queued, ahead = stage.queued * stage.tasks, stage.ahead * now.elapsed
+        operations = stage.operations
+    else:
+        added = {name: max(getattr(stage, name) - getattr(before, name), 0) for name in _STAGE_COUNTED}
+        queued = stage.queued * stage.tasks - before.queued * before.tasks
+        ahead = stage.ahead * now.elapsed - before.ahead * then.elapsed
+        operations = tuple(
+            _operation_since(one, other, added["inputs"]) for one, other in zip(stage.operations, before.operations)
+        )
+    elapsed = now.elapsed - then.elapsed
+    return replace(
+        stage,
+        **added,
+        queued=max(queued / added["tasks"], 0.0) if added["tasks"] else 0.0,
+        ahead=max(ahead / elapsed, 0.0) if elapsed > 0 else 0.0,
+        operations=operations,
+    )
+
+
+def _operation_since(operation: OperationStats, before: OperationStats, inputs: int) -> OperationStats:
+    """Return the times of an operation between two snapshots, in which `inputs` inputs entered its stage."""
+    seconds = max(operation.seconds - before.seconds, 0.0)
+    per_input = seconds / inputs if inputs else 0.0
+    return replace(operation, seconds=seconds, per_input=per_input, timed=operation.timed - before.timed)
 
 
 class StageNames(NamedTuple):

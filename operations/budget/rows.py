@@ -15,6 +15,7 @@ from ...errors import BatchError, LengthsError
 from ..column import as_array, common_dtype
 from ..packing.settings import value_at
 from ..protocol import Element, Notify
+from ..stacking import no_element, shown
 from ..trees import bare_lists, flatten
 from .shapes import Ints
 
@@ -64,9 +65,11 @@ class RowPadding:
             check: function that is called with the lengths of the records before they are cut. None: no check.
 
         Raises:
-            BatchError: records differ in structure or shape; dtypes have no common dtype; a leaf is a list;
+            BatchError: records are None, or differ in structure or shape; dtypes have no common dtype; a leaf is a list;
                 a record has no array; or a record has the key "lengths" or "mask".
         """
+        if any(record is None for record in records):
+            raise no_element()
         named = [_named(record) for record in records]
         flat = [flatten(record) for record in named]
         structure = flat[0][1]
@@ -75,8 +78,8 @@ class RowPadding:
         for _, other in flat:
             if other != structure:
                 raise BatchError(
-                    f"records of one batch have different structures: {short_repr(str(structure))} and "
-                    f"{short_repr(str(other))}. Map them to one structure before BudgetBatch."
+                    f"records of one batch have different structures: {shown(structure)} and {shown(other)} (* is a leaf, "
+                    "None is not). Map them to one structure before BudgetBatch."
                 )
         paths, real = structure.paths(), np.zeros(rows, np.int64)
         columns = []

@@ -11,7 +11,7 @@ from ...common.messages import short_repr
 from ...common.validation import one_of
 from ..transforms import RandomMapTransform
 from .library import Images, OnImages, check_libraries, checked, on_frames, opencv, with_channels
-from .sizes import INTERPOLATIONS, Size, resized, size_of
+from .sizes import COMPUTED, INTERPOLATIONS, MOST_CHANNELS, Size, resized, size_of
 
 _TRIES = 10
 
@@ -64,8 +64,8 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
             rng: generator that draws the piece.
 
         Raises:
-            ImageError: the input is not an image, or a dict has no such key.
-            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
+            ImageError: the input is not an image, it has a dtype that OpenCV cannot resize, such as int64, or a dict
+                has no such key.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 
@@ -143,6 +143,8 @@ class RandomFlip(OnImages, RandomMapTransform):
         horizontal, vertical = across < self._horizontal, down < self._vertical
         if not horizontal and not vertical:
             return images
+        if images.dtype not in COMPUTED or images.shape[-1] > MOST_CHANNELS:
+            return np.ascontiguousarray(images[..., :: 1 - 2 * vertical, :: 1 - 2 * horizontal, :])
         axes = -1 if horizontal and vertical else int(horizontal)
         return on_frames(images, lambda image: with_channels(opencv().flip(image, axes)))
 

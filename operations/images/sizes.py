@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ...common.messages import short_repr
 from ...common.validation import one_of, whole_number
+from ...errors import ImageError
 from ..transforms import MapTransform
 from .library import Image, OnImages, check_libraries, checked, on_frames, opencv, with_channels
 
 Size: TypeAlias = int | Sequence[int]
 
 INTERPOLATIONS = ("auto", "nearest", "linear", "cubic", "area", "lanczos")
+
+COMPUTED = tuple(map(np.dtype, ("uint8", "uint16", "int16", "float32", "float64")))
+"""Dtypes of images with which OpenCV computes."""
+
+MOST_CHANNELS = 128
+"""Number of channels that OpenCV accepts at most."""
+
+MOVED = {dtype.itemsize: dtype for dtype in COMPUTED}
+"""For each number of bytes, a dtype of pixels that OpenCV moves without computing with them."""
 
 
 def size_of(size: Any) -> tuple[int, int]:
@@ -33,16 +45,37 @@ def size_of(size: Any) -> tuple[int, int]:
 
 
 def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") -> Image:
-    """Return an image resized to (height, width).
+    """Return an image resized to (height, width), with its dtype.
 
     Args:
-        image: array of a dtype that OpenCV accepts.
+        image: array of a dtype in `COMPUTED`; for "nearest", of any dtype whose numbers have 1, 2, 4 or 8 bytes.
         size: (height, width).
         interpolation: one of `INTERPOLATIONS`. "auto": halve the image as often as possible by averaging pixels, and then
             interpolate linearly. Each halving leaves out the last row or column of an odd number; all others count.
+
+    Raises:
+        ImageError: the image has another dtype, or too many channels for OpenCV.
     """
     if image.shape[:2] == size:
         return image
+    # OpenCV ignores the byte order, and turns int64 into int32. The bytes of pixels can be moved as any numbers.
+    dtype = MOVED.get(image.dtype.itemsize) if interpolation == "nearest" else image.dtype
+    if dtype is None or image.dtype.hasobject or dtype not in COMPUTED:
+        raise ImageError(
+            f"interpolation={short_repr(interpolation)} cannot resize an image of dtype {image.dtype}. Convert it first, such "
+            f"as image.astype(np.float32); dtypes that work are {', '.join(map(str, COMPUTED))}. Images of labels, of most "
+            'other dtypes too, are resized by interpolation="nearest".'
+        )
+    try:
+        return _resized(image.view(dtype), size, interpolation).view(image.dtype)
+    except opencv().error as error:
+        raise ImageError(
+            f"OpenCV cannot resize an image of shape {image.shape} and dtype {image.dtype} to {size}. Pass images of at most "
+            f"{MOST_CHANNELS} channels."
+        ) from error
+
+
+def _resized(image: Image, size: tuple[int, int], interpolation: str) -> Image:
     cv2, (height, width) = opencv(), size
     if interpolation == "auto":
         while (down := 1 + (image.shape[0] >= 2 * height)) * (across := 1 + (image.shape[1] >= 2 * width)) > 1:
@@ -85,8 +118,8 @@ class Resize(OnImages, MapTransform):
         """Return the element with its image resized.
 
         Raises:
-            ImageError: the input is not an image, or a dict has no such key.
-            cv2.error: OpenCV cannot resize arrays of this dtype, such as bool or int64.
+            ImageError: the input is not an image, it has a dtype that OpenCV cannot resize, such as int64, or a dict
+                has no such key.
         """
         return self.with_image(element, self._resized)
 

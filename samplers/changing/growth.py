@@ -16,6 +16,9 @@ from .sampler import ChangingSampler
 ONLY = ""
 """Name of the only source in dicts by part name, if there is no mix."""
 
+TIMES = "epoch", "now", "hand"
+"""Values of `GrowthOptions.at`."""
+
 
 @dataclass(frozen=True)
 class GrowthOptions:
@@ -44,7 +47,7 @@ class GrowthOptions:
     log: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        one_of("at", self.at, "epoch", "now", "hand")
+        one_of("at", self.at, *TIMES)
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
         if self.log is not None and not os.fspath(self.log):
             raise ValueError('log="" is not a folder. Pass the path of a folder that all shards can write to, or None.')

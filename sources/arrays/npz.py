@@ -14,6 +14,7 @@ from numpy.lib import format as npy_format
 from ...common.messages import short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
+from ...formats.npy import Header, read_header
 from .chunked import Array, ChunkedSource
 
 _HEADER_BYTES = 30
@@ -88,16 +89,14 @@ class _Member:
 
     chunks = None
 
-    def __init__(self, path: str, name: str, header: tuple[Any, bool, Any], offset: int | None) -> None:
+    def __init__(self, path: str, name: str, header: Header, offset: int | None) -> None:
         self._path, self._name, self._offset = path, name, offset
         self.shape, self._fortran, self.dtype = header
 
     @classmethod
     def of(cls, path: str, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
         with file.open(info) as member:
-            version = npy_format.read_magic(member)
-            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-            header = read(member)
+            header = read_header(member)
             length = member.tell()
         if info.compress_type != zipfile.ZIP_STORED:
             return cls(path, info.filename, header, None)

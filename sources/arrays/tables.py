@@ -6,10 +6,10 @@ The libraries are recognised by the names of their classes. None is imported.
 |---|---|
 | numbers, booleans, dates, durations, times without zone, none missing | of their dtype; not copied where possible |
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
-| all others: texts, lists, structs, times of day, columns with missing values | Python objects; None for missing ones |
+| all others: texts, lists, structs, times with a zone, columns with missing values | Python objects; None if missing |
 
-NaN and NaT in pandas columns of floats and times stay what they are. A polars column of timestamps with
-a time zone becomes `datetime64` in UTC.
+NaN and NaT in pandas columns of floats and times stay what they are. Times with a zone are `datetime.datetime` objects
+with that zone, as the libraries return them by row; pandas returns its `Timestamp`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def _narrowed(array: Array, dtype: Any) -> Array:
 
 
 def _of_polars(series: Any) -> Array:
-    if not series.null_count() and not series.dtype.is_nested():
+    has_zone = getattr(series.dtype, "time_zone", None) is not None
+    if not series.null_count() and not series.dtype.is_nested() and not has_zone:
         array = np.asarray(series.to_numpy())
         return _objects(series.to_list()) if array.dtype.hasobject else array
     if not series.null_count() and type(series.dtype).__name__ == "Array":

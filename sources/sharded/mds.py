@@ -46,8 +46,8 @@ class MdsSource:
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a shard is missing.
-        SourceError: the index is not one of MDS, version 2; a column has an unknown encoding, or has pickled objects
-            without `allow_pickle`; or, when it is read, a shard is damaged.
+        SourceError: the index is not one of MDS, version 2; a shard has another size than the index says; a column has an
+            unknown encoding, or has pickled objects without `allow_pickle`; or, when it is read, a shard is damaged.
         MissingExtraError: when a compressed shard is read, if the library for its compression is not installed.
         NoRecordsError: there are no samples.
         ValueError: a name in `columns` is not a column, `columns` is empty, or `cache_bytes` is less than 1.
@@ -220,14 +220,17 @@ def _bytes_of(shards: Sequence[MdsShard], number: int) -> npt.NDArray[np.uint8]:
     """Map a shard into memory and, if it is compressed, return its decompressed bytes.
 
     Raises:
-        ValueError: it does not have the size that the index says.
+        ValueError: it does not have the size, or the number of samples, that the index says.
     """
     shard = shards[number]
     data = map_readable(shard.path)
     if shard.compression:
         data = np.frombuffer(_decompressed(shard, data), np.uint8)
     if len(data) != shard.bytes:
-        raise ValueError(f"the shard has {len(data)} bytes, but the index says {shard.bytes}")
+        raise ValueError(f"the shard has {len(data):,} bytes, but the index says {shard.bytes:,}")
+    samples = int.from_bytes(data[:4].tobytes(), "little")
+    if samples != shard.samples:
+        raise ValueError(f"the shard has {samples:,} samples, but the index says {shard.samples:,}")
     return data
 
 

@@ -20,6 +20,7 @@ from ...common.messages import short_repr, shorten
 from ...errors import SourceError
 from ...files.mmap_files import map_readable
 from ...files.opened import OpenFile, open_file
+from ...formats.npy import read_header
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]
@@ -185,9 +186,7 @@ def _dtype_named(name: bytes) -> DType:
 
 def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
     file = io.BytesIO(head)
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, found = read(file)
+    shape, _, found = read_header(file)
     return shape, found, file.tell()
 
 

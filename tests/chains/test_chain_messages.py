@@ -111,7 +111,7 @@ def test_streams_are_not_joined_as_datasets_with_random_access():
 
 def test_the_length_of_streams_that_come_together_is_said_to_be_unknown():
     """With the reason."""
-    with pytest.raises(TypeError, match=r"streams \(mix, zip, limit"):
+    with pytest.raises(TypeError, match=r"streams \(mix, zip and so on"):
         len(IterDataset.zip([NUMBERS, NUMBERS]))
 
 

@@ -302,6 +302,35 @@ def test_streams_know_their_length_as_loaders_do():
         iter(MapDataset.range(5).batch(8, drop_remainder=True).to_iter_dataset())
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [
+        MapDataset.range(5).repeat().to_iter_dataset().limit(3),
+        MapDataset.range(5).to_iter_dataset().limit(9).batch(2),
+        MapDataset.range(5).repeat(2).to_iter_dataset().batch(3).limit(9).batch(3),
+        MapDataset.range(5).to_iter_dataset().repeat(3),
+        MapDataset.range(5).to_iter_dataset().repeat().limit(7).batch(3, drop_remainder=True),
+        MapDataset.range(5).to_iter_dataset(shard_options=ShardOptions(1, 2)).cache().repeat(2),
+    ],
+    ids=["limit", "batches", "batches of batches", "repeat", "part of an endless repeat", "shard"],
+)
+def test_limits_and_repeats_of_known_streams_have_a_length(stream):
+    """It is the number of elements that come, wherever the stream stands; also with an endless stream below the limit."""
+    with iter(stream) as iterator:
+        lengths = {len(stream), len(iterator), *(len(iterator) for _ in iterator)}
+        assert lengths == {iterator.passed} == {len(list(stream))}
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_limit_after_a_filter_has_no_length(endless):
+    """The message says that the length is unknown, not that the stream never ends."""
+    dataset = MapDataset.range(5).repeat(None if endless else 2)
+    with pytest.raises(TypeError, match=r"is unknown before they are read, because of .* a Filter"):
+        len(dataset.to_iter_dataset().filter(lambda x: x % 2).limit(3))
+    with pytest.raises(TypeError, match="never ends"):
+        len(dataset.to_iter_dataset().repeat())
+
+
 def test_options_change_where_the_work_is_done():
     """Errors left out, threads, Grain's options for processes; never the stream."""
 

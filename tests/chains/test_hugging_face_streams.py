@@ -206,6 +206,19 @@ def test_shards_of_files_cannot_be_made_equally_long(parquet):
     assert [len(stream(part)) for part in parts] == [14, 14, 14]
 
 
+def test_the_length_of_a_stream_is_unknown_unless_it_never_ends(parquet):
+    """The error does not say that a stream of one epoch never ends."""
+    rows = HuggingFaceStream(parquet)
+    for finite in (rows, rows.map(len).batch(3), rows.limit(5), rows.repeat(2)):
+        with pytest.raises(
+            TypeError, match="is unknown before they are read, because of a source without random access"
+        ):
+            len(finite)
+    for endless in (HuggingFaceStream(parquet, num_epochs=None), rows.repeat().batch(3)):
+        with pytest.raises(TypeError, match="this stream never ends"):
+            len(endless)
+
+
 def test_for_ever_stops_where_nothing_comes(parquet):
     """An epoch without rows would never end."""
     assert stream(HuggingFaceStream(parquet.filter(lambda row: False), num_epochs=None)) == []

@@ -173,6 +173,21 @@ def test_a_fit_that_ends_early_leaves_no_worker():
     assert {process.pid for process in gone if process.status() != "zombie"} <= before
 
 
+def test_streams_that_end_need_no_number_of_steps():
+    """The limit of an endless stream; a stream of Hugging Face, whose length is unknown."""
+    datasets = pytest.importorskip("datasets")
+    from headrace.compat.keras.adapter import StreamAdapter
+
+    limited = headrace.MapDataset.source(rows()).repeat().batch(4).to_iter_dataset().limit(5)
+    adapter = StreamAdapter(limited, None)
+    assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (5, 5)
+    streamed = datasets.Dataset.from_dict({"x": [0.0, 1.0, 2.0]}).to_iterable_dataset()
+    adapter = StreamAdapter(headrace.HuggingFaceStream(streamed).batch(2), None)
+    assert (adapter.num_batches, sum(1 for _ in adapter._batches())) == (None, 2)
+    with pytest.raises(ValueError, match="never ends"):
+        StreamAdapter(headrace.HuggingFaceStream(streamed, num_epochs=None).batch(2), None)
+
+
 @pytest.mark.long
 def test_wrong_arguments_are_told_of():
     """Targets beside the stream; a stream without an end and without steps; other data for the callback."""
@@ -182,7 +197,7 @@ def test_wrong_arguments_are_told_of():
         model().fit(ours("loader"), np.zeros(3))
     with pytest.raises(ValueError, match="Pass steps_per_epoch= to fit"):
         model().fit(headrace.load(rows(), batch_size=4))
-    with pytest.raises(TypeError, match="x of fit to be a loader or dataset"):
+    with pytest.raises(TypeError, match="only if x= of fit is a loader or dataset"):
         model().fit(*map(np.stack, zip(*rows())), verbose=0, callbacks=[SaveAndResume("never made")])
     with pytest.raises(ValueError, match="every=0"):
         SaveAndResume("never made", every=0)
@@ -198,7 +213,7 @@ def test_a_checkpoint_of_another_model_or_of_other_data_is_refused(tmp_path):
     model().fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     wider = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
     wider.compile("sgd", "mse")
-    with pytest.raises(CheckpointError, match=r"model\.0 is float32\[3, 2\] there and float32\[3, 3\] here"):
+    with pytest.raises(CheckpointError, match=r"model\.0 is float32\[3, 2\] there, but float32\[3, 3\] here"):
         wider.fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     with pytest.raises(CheckpointError, match="source"):
         model().fit(ours("map", 24), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)])
@@ -218,6 +233,39 @@ def test_a_run_that_is_complete_trains_no_more_and_more_epochs_follow(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_position_that_is_saved_can_prefetch_at_any_time(kind):
+    """Before the first pass, within one, and between two; what is read ahead comes."""
+    from headrace.compat.keras.adapter import FollowedPasses
+
+    passes, expected = FollowedPasses(ours(kind), endless=False), [4] * 5
+    try:
+        for _ in range(2):
+            passes.start_prefetch()
+            counts = []
+            for x, _ in passes.batches():
+                counts.append(len(x))
+                passes.start_prefetch()
+            assert counts == expected
+    finally:
+        passes.close()
+
+
+def test_the_position_that_is_saved_moves_to_another_number_of_shards(tmp_path):
+    """As an iterator does, from the files of all processes of the earlier run."""
+    from headrace.compat.keras.adapter import FollowedPasses
+    from headrace.loader.state.files import restore
+
+    for index in range(2):
+        shard = headrace.load(rows(), batch_size=2, num_epochs=1, shard_options=headrace.ShardOptions(index, 2))
+        iterator = iter(shard)
+        next(iterator)
+        (tmp_path / f"process_{index}-of-2.json").write_bytes(iterator.get_state())
+    passes = FollowedPasses(ours("loader"), endless=False)
+    restore(tmp_path, passes)
+    assert [len(x) for x, _ in passes.batches()] == [4] * 4
+
+
 def test_steps_per_execution_are_counted(tmp_path):
     """The place is after the last batch of the execution; a short one at the end of a pass counts as many as it has."""
     from headrace.compat.keras import SaveAndResume

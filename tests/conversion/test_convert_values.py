@@ -167,6 +167,42 @@ def test_an_image_of_pillow_is_no_example():
         as_example({"image": image})
 
 
+@pytest.mark.parametrize("values", [[1, None], ["a", "b"], [np.arange(2), np.arange(3)], []], ids=str)
+def test_arrays_of_objects_are_no_npy_files(values):
+    """It says so, and what to do."""
+    record = np.empty(len(values), object)
+    record[:] = values
+    words = (
+        r"a record is an array of Python objects \(array\(.*which .npy files do not store\. Pass transform=.*encode="
+    )
+    with pytest.raises(ConversionError, match=words) as caught:
+        as_example(record)
+    assert len(str(caught.value)) < 500
+
+
+TEXTS = [object, np.str_, np.bytes_, *([np.dtypes.StringDType()] if hasattr(np.dtypes, "StringDType") else [])]
+
+
+@pytest.mark.parametrize("dtype", TEXTS, ids=str)
+def test_arrays_of_texts_are_features_as_lists_are(dtype):
+    """So are arrays of objects that are all numbers."""
+    texts = ["a", "bc", "d"]
+    assert as_example({"x": np.array(texts, dtype)}) == as_example({"x": texts})
+    assert as_example({"x": np.array([1, 300], object)}) == as_example({"x": [1, 300]})
+    assert decode_example(as_example({"x": np.array(texts, dtype)}))["x"] == [b"a", b"bc", b"d"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.array([1, None], object), [np.arange(2), np.arange(3)], np.array(["a", 1], object), np.array([1j])],
+    ids=str,
+)
+def test_values_that_are_no_features_are_an_error(value):
+    """With its name, the value and what to do."""
+    with pytest.raises(ConversionError, match=r"feature 'x'=.* cannot be stored\. Pass .*of these\. Or pass encode="):
+        as_example({"x": value})
+
+
 def test_names_of_columns_are_strings(tmp_path):
     """Those of features, too."""
     with pytest.raises(ConversionError, match=r"column name 1 is not a string\. Pass transform="):

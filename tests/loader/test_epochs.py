@@ -106,6 +106,17 @@ def test_shards_divide_each_epoch(algorithm, drop):
         assert max(Counter(_flat(shards)).values()) == 1
 
 
+@pytest.mark.parametrize("drop", [False, True])
+def test_grains_order_has_all_its_epochs_on_each_shard(drop):
+    """`num_epochs=10` are ten epochs, although `drop_remainder` makes each of them shorter."""
+    for shard in range(3):
+        sampler = IndexSampler(10, ShardOptions(shard, 3, drop), num_epochs=10, algorithm="grain")
+        loader = DataLoader(data_source=np.arange(10), sampler=sampler)
+        assert sampler.epoch_count == len(list(loader.epochs())) == 10
+        if drop:
+            assert loader.find(sampler[81 + shard].record_key, epoch=9).step == 27
+
+
 @pytest.mark.parametrize("algorithm", ["headrace", "grain"])
 def test_epochs_go_on_with_another_number_of_shards(algorithm):
     """What the former shards left of their epoch comes once, and whole epochs after it."""

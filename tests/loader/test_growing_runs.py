@@ -215,8 +215,10 @@ def test_what_does_not_grow_is_refused():
     """A plain source; values that are none; samplers without such an order, or of a part of the records."""
     with pytest.raises(ValueError, match="growing=True"):
         load(range(10), growth="now")
-    with pytest.raises(ValueError, match="is not a"):
+    with pytest.raises(ValueError, match="growth='later' is not a known value"):
         load(range(10), growth="later")
+    with pytest.raises(ValueError, match="at='later' is not a known value"):
+        GrowthOptions("later")
     with pytest.raises(TypeError, match="growth=3 is not a known value"):
         load(range(10), growth=3)
 

@@ -23,11 +23,12 @@ from headrace import (
     MapDataset,
     RandomMapTransform,
     RecordMetadata,
+    SequentialSampler,
     ShardOptions,
     WeightedSampler,
     load,
 )
-from headrace.errors import BatchError, CheckpointError, LengthsError, ShardingError
+from headrace.errors import BatchError, CheckpointError, LengthsError, NoElementError, ShardingError
 from headrace.loader.plan.budget.order import BudgetOrder
 from headrace.operations.budget.shapes import BatchShapes, chosen_lengths
 from headrace.operations.budget.windows import BudgetWindows
@@ -783,3 +784,40 @@ def test_samplers_of_users_are_planned_whole():
     assert ids(drawn_batches(Growing(70))) == Counter(dict.fromkeys(range(10), 7))
     with pytest.raises(LengthsError, match="never ends"):
         drawn_batches(Growing(ENDLESS))
+
+
+@pytest.mark.parametrize("operations", [[], [Filter(lambda record: True)]], ids=["planned", "of a stream"])
+@pytest.mark.parametrize(
+    ("records", "error", "words"),
+    [
+        ([np.arange(3), None], NoElementError, r"an element of a batch is None.*use Filter"),
+        ([None, None], NoElementError, r"an element of a batch is None.*use Filter"),
+        (
+            [{"t": np.arange(3), "y": 1}, {"t": np.arange(3), "y": None}],
+            BatchError,
+            r"\{'t': \*, 'y': (\*|None)\} and \{'t': \*, 'y': (\*|None)\} \(\* is a leaf, None is not\)\. Map them",
+        ),
+        ([{"t": None}, {"t": np.arange(3)}], BatchError, r"\{'t': (\*|None)\} and \{'t': (\*|None)\}"),
+        ([{"t": np.arange(3), "y": 1}, {"t": np.arange(3)}], BatchError, r"'y': \*\}? and|and \{'t': \*, 'y': \*\}"),
+    ],
+    ids=["a record", "all records", "a leaf", "the tokens", "a missing key"],
+)
+def test_records_that_are_none_or_lack_a_leaf_are_an_error(operations, records, error, words):
+    """It says which leaves the records have."""
+    lengths = {"window": 2} if operations else {"lengths": [3, 3]}
+    loader = DataLoader(
+        data_source=records,
+        sampler=SequentialSampler(2),
+        operations=[*operations, BudgetBatch(8, pad_to=(4,), **lengths)],
+    )
+    with pytest.raises(error, match=words):
+        list(loader)
+
+
+def test_a_leaf_that_is_none_in_all_records_stays_none():
+    """As in `Batch`."""
+    records = [{"t": np.arange(3), "y": None}, {"t": np.arange(2), "y": None}]
+    operations = [BudgetBatch(8, pad_to=(4,), lengths=[3, 2])]
+    (batch,) = DataLoader(data_source=records, sampler=SequentialSampler(2), operations=operations)
+    assert batch["y"] is None
+    assert sorted(batch["t"].tolist()) == [[0, 1, 0, 0], [0, 1, 2, 0]]

@@ -337,6 +337,55 @@ def test_images_of_all_kinds_are_resized_flipped_and_cropped(interpolation, dtyp
         assert (found.shape, found.dtype) == ((8, 9, channels), dtype)
 
 
+ODD = ["bool", "int8", "int32", "int64", "uint64", "float16", "complex64", ">u2", "m8[s]"]
+
+
+@pytest.mark.parametrize("dtype", [*ODD, "complex128", "object", "U3"])
+def test_flips_keep_values_of_every_dtype(dtype):
+    """Also in a clip, and with more channels than OpenCV takes."""
+    rng = np.random.default_rng(0)
+    for shape in [(3, 4, 2), (2, 3, 4, 1), (3, 4, 200)]:
+        image = np.arange(np.prod(shape)).reshape(shape)
+        image = (image * 2**33 if image.astype(dtype).dtype.itemsize == 8 else image).astype(dtype)
+        for across, down in [(1, 0), (0, 1), (1, 1)]:
+            found = RandomFlip(across, down).random_map(image, rng)
+            assert found.dtype == image.dtype
+            assert (found == image[..., :: 1 - 2 * down, :: 1 - 2 * across, :]).all()
+
+
+@pytest.mark.parametrize("dtype", ODD)
+def test_labels_of_every_dtype_are_resized_to_the_nearest(dtype):
+    """The pixels that come are those of bytes, with the values that they had."""
+    image = np.arange(6 * 9 * 1).reshape(6, 9, 1)
+    places = Resize((4, 5), interpolation="nearest").map(image.astype(np.uint8))
+    values = (image * 2**33 if np.dtype(dtype).itemsize == 8 else image).astype(dtype)
+    found = Resize((4, 5), interpolation="nearest").map(values)
+    assert found.dtype == values.dtype
+    assert (found == values.ravel()[places]).all()
+
+
+@pytest.mark.parametrize("operation", [Resize, RandomResizedCrop], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    ("dtype", "interpolation"),
+    [*((dtype, "auto") for dtype in ODD), ("object", "nearest"), ("complex128", "nearest"), ("int64", "area")],
+)
+def test_dtypes_that_cannot_be_resized_are_an_error(operation, dtype, interpolation):
+    """It names the dtype, the dtypes that work, and how to convert."""
+    made = operation((2, 2), interpolation=interpolation)
+    change = made.map if operation is Resize else lambda image: made.random_map(image, np.random.default_rng(0))
+    image = np.ones((9, 9, 3)).astype(dtype)
+    with pytest.raises(
+        ImageError, match=r"dtype (?s:.*)astype\(np.float32\); dtypes that work are uint8, uint16, int16, "
+    ):
+        change(image)
+
+
+def test_too_many_channels_are_an_error_of_ours():
+    """With the largest number."""
+    with pytest.raises(ImageError, match=r"\(4, 4, 600\) and dtype uint8 .* at most 128 channels"):
+        Resize(2).map(np.zeros((4, 4, 600), np.uint8))
+
+
 def test_fine_patterns_do_not_survive_auto():
     """A board of black and white pixels becomes grey, where single pixels would be black or white."""
     board = np.indices((256, 256)).sum(0).astype(np.uint8)[..., np.newaxis] % 2 * 255

@@ -711,6 +711,18 @@ RAGGED = [
 ]
 
 
+@pytest.mark.parametrize(
+    "element", [{"tokens": np.arange(3)}, {"tokens": np.arange(3), "x": None}], ids=["missing", "None"]
+)
+@pytest.mark.parametrize("arguments", [{"length": {"x": 9}}, {"value": {"x": 1}}, {"mask_key": {"x": "mask"}}], ids=str)
+def test_pad_batch_names_only_keys_of_the_elements(arguments, element):
+    """A missing key is an error that names the argument, the key and those that there are."""
+    (name,) = arguments
+    words = rf"pad_batch\({name}=…\) names 'x', but elements have no such key, or None there.*\['tokens'\]"
+    with pytest.raises(BatchError, match=words):
+        headrace.pad_batch(**arguments)([element, element])
+
+
 def test_pad_batch_pads_each_leaf_with_its_own_value():
     """By key; what is not named gets 0, and what is not padded stays."""
     batch = headrace.pad_batch(value={"tokens": -1})(RAGGED)
@@ -740,7 +752,7 @@ def test_a_value_for_a_key_that_is_not_there_is_refused():
     """A slip would pad with 0 without a word."""
     with pytest.raises(
         BatchError,
-        match=r"names 'token', but elements have no such key\. Name only keys of the elements: \['label'\], \['tokens'\]",
+        match=r"names 'token', but elements have no such key, or None there\. Name only keys .*: \['label'\], \['tokens'\]",
     ):
         headrace.pad_batch(value={"token": -1})(RAGGED)
 

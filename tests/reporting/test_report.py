@@ -17,9 +17,10 @@ import pytest
 import headrace
 from headrace import Batch, DataLoader, MapDataset, MixSampler, Pack, load
 from headrace.errors import OutputError
+from headrace.loader.timing.snapshot import Snapshot
 from headrace.reporting.files import written
 from headrace.reporting.plots import COLOURS, steps_shown
-from headrace.reporting.recording import Recorder, Recording
+from headrace.reporting.recording import MOST, Recorder, Recording, Sample, Watched
 from headrace.reporting.report import page
 from headrace.reporting.timeline import Interval, Timeline, Track
 from headrace.tools.command_line import main
@@ -97,6 +98,17 @@ def test_a_page_has_every_picture_and_needs_nothing_else():
     assert "named_script" in parsed.text
     assert "<script>alert(1)</script>" in parsed.text
     assert "your own work" in parsed.text
+
+
+@pytest.mark.parametrize("begins", [1, 2, 1001])
+def test_samples_are_equally_far_apart_however_long_a_loop_is(begins):
+    """Each time there are too many, every second one is dropped, and later ones come at the distance of those that stay."""
+    watched, ticks = Watched(None), range(begins, begins + 10_000)
+    for tick in filter(watched.is_due, ticks):
+        watched.add(tick, Sample(tick, Snapshot(0, 0.0, 0.0), 0, 0))
+        assert len(watched.samples) <= MOST
+    assert len(watched.samples) > MOST / 2
+    assert [sample.at for sample in watched.samples] == [tick for tick in ticks if tick % 32 == 0]
 
 
 @pytest.mark.slow

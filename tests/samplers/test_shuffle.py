@@ -102,6 +102,15 @@ def test_large_epochs_are_permutations(records):
         assert (np.bincount(order, minlength=records) == 1).all()
 
 
+def test_grains_order_is_a_permutation_even_where_its_cipher_has_one_number_too_few():
+    """With 65,537 records, each record is read once in each epoch, and is found where it is read."""
+    records = 2**16 + 1
+    sampler = IndexSampler(records, shuffle=True, seed=4, algorithm="grain")
+    order = sampler.record_keys(np.arange(records) + records)
+    assert (np.bincount(order, minlength=records) == 1).all()
+    assert sampler.position_of(records - 1, epoch=1) == records + order.argmax()
+
+
 @pytest.mark.parametrize("size", [2, 41, 1714, 16_383, 16_384, 1 << 20, (1 << 20) + 5000, 10**9])
 @pytest.mark.parametrize("count", [3, 700, 20_000])
 def test_many_places_and_single_ones_are_sent_alike(size, count):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import zipfile
 
 import h5py
 import numpy as np
@@ -243,6 +244,40 @@ def test_python_objects_in_an_npz_file_are_refused(tmp_path):
     """Python objects in an `.npz` file are refused."""
     np.savez(tmp_path / "a.npz", x=np.array([{}, None], dtype=object))
     with pytest.raises(SourceError, match=r"Python objects"):
+        NpzSource(tmp_path / "a.npz")
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_names_of_fields_in_an_npz_file_may_have_any_characters(save, tmp_path):
+    """NumPy then writes version 3 of the format."""
+    rows = np.zeros(3, [("größe", "<f4", (2,)), ("文字", "<i8")])
+    rows["文字"], rows["größe"] = np.arange(3), [[0, 1], [2, 3], [4, 5]]
+    save(tmp_path / "a.npz", x=rows, y=np.arange(3))
+    source = NpzSource(tmp_path / "a.npz")
+    assert source[2]["x"].dtype == rows.dtype
+    assert [record["x"].tobytes() for record in source.__getitems__([2, 0])] == [rows[2].tobytes(), rows[0].tobytes()]
+    assert source[1]["x"]["文字"] == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "header", "words"),
+    [
+        (3, b"{'descr': '<f4', 'fortran_order': False, 'shape': (3", "the header is damaged: SyntaxError"),
+        (3, b"{'descr': '<f4', 'fortran_order': False, 'shape': (3.5,)}", "the header is damaged"),
+        (3, b"{'descr': '<f4', 'shape': (3,)}", "the header is damaged: KeyError"),
+        (3, b"\xff", "the header is damaged: UnicodeDecodeError"),
+        (3, b"(" * 9999, "the header is damaged"),
+        (3, b" " * 10_001, "the header has 10,001 bytes, more than 10,000"),
+        (4, b"", r"version 4\.0 of the \.npy format is unknown"),
+    ],
+    ids=["cut", "shape", "key", "text", "brackets", "long", "version"],
+)
+def test_a_damaged_header_in_an_npz_file_is_an_error(version, header, words, tmp_path):
+    """It names the file and what is wrong."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("x.npy", b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(4, "little") + header)
+    with pytest.raises(SourceError, match=rf"a\.npz cannot be read as an \.npz file: {words}"):
         NpzSource(tmp_path / "a.npz")
 
 

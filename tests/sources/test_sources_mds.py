@@ -91,17 +91,131 @@ def test_folders_without_shards_are_named(tmp_path):
         MdsSource(tmp_path)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_shard_that_is_cut_or_changed_is_an_error(tmp_path, place):
-    """A shard that is cut or changed is an error."""
-    folder = tmp_path / "mds"
-    shutil.copytree(FOLDER / "none", folder)
+def _copied(folder, compression="none"):
+    """Return a copy of the shards, and their index."""
+    shutil.copytree(FOLDER / compression, folder / "mds")
+    return folder / "mds", json.loads((folder / "mds" / "index.json").read_text())
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("change", [-1, -4096, 1])
+def test_a_shard_of_another_size_is_an_error_when_the_source_is_made(tmp_path, compression, change):
+    """It names the file, its size and the expected one; a mapped file that is cut would end the process."""
+    folder, _ = _copied(tmp_path, compression)
+    path = sorted(path for path in folder.iterdir() if path.name != "index.json")[1]
+    data = path.read_bytes()
+    path.write_bytes(data[: max(len(data) + change, 0)] if change < 0 else data + b"x")
+    size, found = f"{len(data):,}", f"{max(len(data) + change, 0):,}"
+    with pytest.raises(
+        SourceError, match=rf"{path.name} has {found} bytes, but index.json says {size}\. It was cut or"
+    ):
+        MdsSource(folder)
+
+
+def test_a_shard_that_is_cut_after_the_source_was_made_is_an_error(tmp_path):
+    """The source maps a shard when it first reads a sample of it."""
+    folder, _ = _copied(tmp_path)
+    source = MdsSource(folder)
+    path = folder / "shard.00000.mds"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(
+        SourceError, match=r"shard.00000.mds cannot be read: the shard has 5,780 bytes, but the index says 5,781"
+    ):
+        source[1]
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_shard_that_is_changed_is_an_error(tmp_path, place):
+    """It names the file and the record."""
+    folder, _ = _copied(tmp_path)
     path = folder / "shard.00000.mds"
     data = bytearray(path.read_bytes())
-    if place == 0:
-        del data[-1]
-    else:
-        data[4 * place + 4 : 4 * place + 8] = (2**31 + 7).to_bytes(4, "little")
+    data[4 * place + 4 : 4 * place + 8] = (2**31 + 7).to_bytes(4, "little")
     path.write_bytes(data)
-    with pytest.raises(SourceError, match=r"shard.00000.mds cannot be read.*Check the file"):
+    with pytest.raises(SourceError, match=r"shard.00000.mds cannot be read at record key 1.*Check the file"):
         MdsSource(folder)[1]
+
+
+def test_a_shard_with_another_number_of_samples_than_the_index_says_is_an_error(tmp_path):
+    """It would be read past the end of its offsets."""
+    folder, index = _copied(tmp_path)
+    index["shards"][0]["samples"] += 1
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        SourceError, match=r"shard.00000.mds cannot be read: the shard has 14 samples, but the index says 15"
+    ):
+        MdsSource(folder)[14]
+
+
+def _without(name):
+    def change(index):
+        del index["shards"][1][name]
+
+    return change
+
+
+def _with(name, value):
+    def change(index):
+        index["shards"][1][name] = value
+
+    return change
+
+
+ODD = {
+    "missing samples": (_without("samples"), "shard 1 has no 'samples'"),
+    "missing sizes": (_without("column_sizes"), "shard 1 has no 'column_sizes'"),
+    "missing files": (_without("raw_data"), "shard 1 has no 'raw_data'"),
+    "no file": (_with("raw_data", None), "shard 1 has raw_data=None, which is not of type dict"),
+    "no name": (_with("raw_data", {"bytes": 3}), "shard 1 has no 'basename'"),
+    "a number as name": (
+        _with("raw_data", {"bytes": 3, "basename": 3}),
+        "shard 1 has basename=3, which is not of type str",
+    ),
+    "a text as number": (_with("samples", "3"), "shard 1 has samples='3', which is not of type int"),
+    "a negative number": (_with("samples", -3), "shard 1 has samples=-3, which is negative"),
+    "a negative size": (_with("column_sizes", [-1] * 14), "shard 1 has a column of size -1"),
+    "few names": (_with("column_names", ["x"]), "shard 1 has no name, encoding and size for each column"),
+    "numbers as names": (_with("column_names", [3] * 14), "shard 1 has no name, encoding and size for each column"),
+    "another format": (_with("format", "json"), "shard 1 has format 'json' and version 2"),
+    "another version": (_with("version", 3), "shard 1 has format 'mds' and version 3"),
+    "no shard": (lambda index: index["shards"].append(3), "shard 2 has no 'format'"),
+    "no list": (lambda index: index.update(shards={}), "it has shards={}, which is not of type list"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_index_with_odd_values_is_an_error_of_ours(tmp_path, name):
+    """It names the index, the shard and the value."""
+    folder, index = _copied(tmp_path)
+    change, words = ODD[name]
+    change(index)
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        SourceError, match=rf"index\.json is not the index of MDS shards, version 2: {words}\. Pass a folder"
+    ):
+        MdsSource(folder)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"null", b"\xff\xfe", b"[" * 100_000])
+def test_an_index_that_is_no_json_or_no_dict_is_an_error_of_ours(tmp_path, text):
+    """Whatever the file contains."""
+    (tmp_path / "index.json").write_bytes(text)
+    with pytest.raises(SourceError, match=r"index\.json is not the index of MDS shards, version 2: .*Pass a folder"):
+        MdsSource(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["", "video", "ndarray:float99", "ndarray:float32:2,x", "ndarray:int8:2:3", "ndarray:", "Int"]
+)
+def test_an_unknown_encoding_is_an_error_of_ours(tmp_path, encoding):
+    """Other columns can be read."""
+    folder, index = _copied(tmp_path)
+    for shard in index["shards"]:
+        shard["column_encodings"][0] = encoding
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        SourceError, match=r"column 'any' has the encoding .*, which is not one of .*Leave it out"
+    ) as caught:
+        MdsSource(folder)
+    assert len(str(caught.value)) < 500
+    assert MdsSource(folder, ["int"])[3]["int"] == -2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import zoneinfo
 
 import numpy as np
 import pandas
@@ -106,6 +107,19 @@ def test_dates_are_those_of_numpy(kind):
     """Dates are those of NumPy."""
     source = as_source(_tables({"when": [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 3)]})[kind])
     assert source[1]["when"] == np.datetime64("2026-01-03")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_times_with_a_zone_keep_it(kind, missing):
+    """They are what the library returns by row, whether the column has missing values or not."""
+    zone = zoneinfo.ZoneInfo("Europe/Berlin")
+    times = [datetime.datetime(2026, month, 1, 12, tzinfo=zone) for month in (1, 7)]
+    source = as_source(_tables({"when": [*times, None] if missing else times})[kind])
+    found = [source[key]["when"] for key in range(len(source))]
+    assert found[:2] == times
+    assert [time.utcoffset() for time in found[:2]] == [datetime.timedelta(hours=hours) for hours in (1, 2)]
+    assert found[2:] == [None] * missing
 
 
 def test_lists_of_one_length_are_rows_of_an_array():

@@ -168,7 +168,9 @@ def _run_through(
     stream = RecordStream(source, sampler, length, shard, operations, reading)
     parents = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
     return {
-        "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in parents]),
+        "data_source": RunThroughSource(
+            stream, parents=[digest(each, 12) for each in parents], endless=len(order) >= ENDLESS
+        ),
         "sampler": ChainOrder((), ENDLESS, ENDLESS, None),
         "shard_options": None,
     }

@@ -126,9 +126,7 @@ class Agreement:
             stopped: function that returns True to stop waiting; the result is then None.
         """
         if self._certain:
-            verdict = self._as_promised(offer)
-            if verdict is not None:
-                return verdict
+            return self._as_promised(offer)
         self._tell(offer)
         offers = self._hear(stopped)
         if offers is None:
@@ -141,7 +139,7 @@ class Agreement:
         self._step += 1
         return verdict
 
-    def _as_promised(self, offer: Offer) -> Verdict | None:
+    def _as_promised(self, offer: Offer) -> Verdict:
         """Return the verdict that was agreed in advance for this step.
 
         If this process has no batch, or one that differs from the expected one or failed, the verdict is a `Refuse`.

@@ -111,6 +111,7 @@ class AutoExecutor(Executor):
         self._tuning = tuning
         found: SettingSearch | None = tuning.take()
         self.found = found or SettingSearch(_tuner(pipeline, options, here))
+        self._unused = found is not None  # a search of an earlier epoch, and no task came yet
         workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None
@@ -155,6 +156,7 @@ class AutoExecutor(Executor):
         """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
+        self._unused = False
         self._ends = now + self.found.seconds_left
         if tuner.setting.workers and self._inline is not None:
             self._arriving = True
@@ -234,7 +236,10 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all executors. If a task was submitted, keep the progress of the search for the next epoch."""
+        """Close all executors. Keep the progress of the search, if there is any, for the next epoch."""
+        if self._unused:
+            self._unused = False
+            self._tuning.give_back(self.found)
         if self._ends:
             found, now = self.found, perf_counter()
             found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0

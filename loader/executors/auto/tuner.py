@@ -27,7 +27,7 @@ HEAVY_SECONDS = 10e-3
 
 # Chosen.
 MOST_BUFFER = 4
-"""The number of finished batches per worker is doubled only while it is smaller than this."""
+"""The number of finished batches per worker is doubled up to this number. A larger one of the user's stays as it is."""
 
 
 class Setting(NamedTuple):
@@ -137,7 +137,7 @@ class Tuner:
             if self._best.workers != between:
                 failed = between
         while self._best.workers and self._best.buffer < MOST_BUFFER:
-            tried = Setting(self._best.workers, 2 * self._best.buffer)
+            tried = Setting(self._best.workers, min(2 * self._best.buffer, MOST_BUFFER))
             yield tried
             if self._best != tried:
                 break

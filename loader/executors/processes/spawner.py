@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....common.pickled import pickled
-from ....common.system import anonymous_file, is_portable
+from ....common.system import anonymous_file, is_portable, signal_name
 from ...interrupts import Uninterrupted, wait_until
 from ..transport import Kill, Spawn
 from .channel import Channel, Start
@@ -252,7 +252,7 @@ def description(status: int) -> str:
     'with exit code 3'
     """
     if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
+        name = signal_name(os.WTERMSIG(status))
         return f"by signal {name}{_HINTS.get(name, '')}"
     return f"with exit code {os.waitstatus_to_exitcode(status)}"
 

@@ -251,7 +251,8 @@ class RayTransport(Transport):
         is_news = node not in self._gone
         self._gone.add(node)
         self._events.append(Store(node, 0.0))
-        self._begun = max(self._begun, time.monotonic())  # its workers look for another place
+        if is_news:
+            self._begun = time.monotonic()  # its workers look for another place
         there = [one for one in self._remotes.values() if one.node == node != LOST or one.number in self._killed]
         for_lost = [
             one for one in self._remotes.values() if any(rows.lost for sent in one.messages for rows in sent.named)
@@ -325,7 +326,7 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning if workers wait for room in the cluster. Called once in a run; later, if a node was lost."""
+        """Log a warning if workers wait for room in the cluster. Called once in a run, and after each loss of a node."""
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 from ....common.messages import short_repr
 from ....common.validation import whole_number
-from ..cursor import Cursor
+from ....samplers.protocol import ENDLESS
+from ..cursor import Cursor, Subtree
 from ..leaf import Leaf
 from ..pipeline import Pipeline
+from ..rules import OfOne
 from ..stages import Stage
 from .skipped import MAX_STEP, NONE_SKIPPED, SkippedSteps, count_of
 
@@ -43,22 +45,61 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         TypeError: the stream is endless, or the number of elements depends on an operation or on
             failing records.
     """
+    whole = _length_of(pipeline, pipeline.top)
     if pipeline.endless:
         raise TypeError(
             "this stream never ends, so it has no len(). Pass num_epochs= to the sampler or to repeat(), or "
             'when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
-        raise TypeError(
-            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, "
-            'joined streams (mix, zip, limit and so on) or on_error="skip". Count them in a loop, or take '
-            "the len() of the pipeline without these."
-        )
+        if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
+            raise TypeError(
+                "the number of elements is unknown before they are read, because of a source without random access, a "
+                'Filter, a FlatMap, a Pack, joined streams (mix, zip and so on) or on_error="skip". Count them in a '
+                "loop, or take the len() of the pipeline without these."
+            )
+        return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
     before = outputs(position)
     first, count = step - before, before + outputs(pipeline.leaf.left_from(position))
     end = first + count + count_of(skipped.absorbed, MAX_STEP)
     return count - count_of(skipped.present, end) + count_of(skipped.present, first)
+
+
+def _length_of(pipeline: Pipeline, part: Subtree) -> int | None:
+    """Return the number of rows of a section of a pipeline; `ENDLESS` if it never ends, None if it is unknown."""
+    if part.stage is None:
+        join = pipeline.joins[part.join or 0]
+        if not isinstance(join.rule, OfOne):
+            return None
+        rows = _length_of(pipeline, join.inputs[0])
+        return None if rows is None else join.rule.length(rows)
+    stage = pipeline.stages[part.stage]
+    if not stage.one_to_one or pipeline.skips_errors:
+        return None
+    if stage.input is not None:
+        rows = _length_of(pipeline, stage.input)
+    else:
+        leaf = pipeline.leaf_of(stage)
+        rows = None if leaf.in_order else ENDLESS if leaf.endless else leaf.total
+    return rows if rows is None or rows == ENDLESS else stage.outputs(rows)
+
+
+def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
+    """Return how many elements come before a place of a stream, out of those that `number_of` counts.
+
+    These are all delivered elements, if the number of records in an element can vary, or several streams are joined.
+
+    Args:
+        pipeline: pipeline of the stream.
+        at: a local position at which a step begins, and the number of that step.
+        skipped: steps that are skipped.
+    """
+    position, step = at
+    if not pipeline.aligned:
+        return step - count_of(skipped.steps, step)
+    before = pipeline.stages[0].outputs(position)
+    return before - count_of(skipped.present, step) + count_of(skipped.present, step - before)
 
 
 def records_at(pipeline: Pipeline, step: int) -> Any:

@@ -81,6 +81,14 @@ def test_bounds_are_kept(most):
     assert tuner.setting == Setting(6, 1)
 
 
+@pytest.mark.parametrize(("buffer", "most"), [(1, 4), (3, 4), (4, 4), (5, 5)])
+def test_buffers_are_not_longer_than_the_limit(buffer, most):
+    """Even if longer ones always help, and whatever the user begins with."""
+    tuner = Tuner(1, most=1, buffer=buffer)
+    _settled(tuner, lambda workers, buffer: 100 * buffer)
+    assert tuner.setting == Setting(1, most)
+
+
 def test_one_bad_second_does_not_count():
     """What did not help is tried again, right after what was best so far."""
     tuner = Tuner(0, most=4)
@@ -248,6 +256,17 @@ def test_the_next_epoch_begins_with_what_the_last_one_found(monkeypatch):
     assert found == 8
     assert next(_epochs(monkeypatch, 1, 1, tuning)) == 8
     assert next(_epochs(monkeypatch, 1, 1, Tuning())) == 0
+
+
+def test_an_epoch_without_tasks_keeps_what_was_found(monkeypatch):
+    """It was left before its first batch; a second iterator that does nothing either does not replace what was found."""
+    tuning = Tuning()
+    assert list(_epochs(monkeypatch, 2, 4000, tuning)) == [8, 8]
+    idle, second = PlayedLoop(monkeypatch, tuning), PlayedLoop(monkeypatch, tuning)
+    for loop in (idle, second, idle):
+        loop.executor.close()
+    assert list(_epochs(monkeypatch, 2, 0, tuning)) == [8, 8]
+    assert next(_epochs(monkeypatch, 1, 1, tuning)) == 8
 
 
 @pytest.mark.one_in(2)

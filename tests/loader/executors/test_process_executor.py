@@ -115,17 +115,20 @@ def test_a_task_of_several_units_becomes_its_parts():
         assert _block(handle).parts == [SpanTask(0, 0, 4), SpanTask(0, 4, 8)]
 
 
-def test_a_task_that_ends_three_workers_fails_by_name():
-    """The error says how the last one ended and which records it was at; other tasks are done."""
+@pytest.mark.parametrize(
+    ("status", "how"), [(SIGKILL, "by signal SIGKILL"), (40, "by signal 40"), (256, "exit code 1")]
+)
+def test_a_task_that_ends_three_workers_fails_by_name(status, how):
+    """The error says how the last one ended and which records it was at; real-time signals have no name."""
     with Played() as played:
         deadly, other = played.submit(2)
         for worker in range(3):
-            played.zygote.bury(worker, SIGKILL)
+            played.zygote.bury(worker, status)
             played.hear()
         played.finish()  # each of its records is tried alone, and none ends a worker
         error = _block(deadly).failure.error
         assert isinstance(error, WorkerCrashedError)
-        for words in ["SIGKILL", "3 times", "positions 0 to 3"]:
+        for words in [how, "3 times", "positions 0 to 3"]:
             assert words in str(error)
         played.finish()
         assert _elements([other]) == [[4, 5, 6, 7]]

@@ -61,6 +61,25 @@ def test_the_epochs_of_grains_order_are_told(shard, drop):
 
 
 @both
+def test_an_iterator_has_passed_what_it_delivered_whatever_is_skipped(on_devices):
+    """`passed` grows by one with each element, up to `len()`, so a progress line with skipped steps ends full."""
+    loader = load(np.arange(48), batch_size=4, num_epochs=1).skip([(0, 1), (2, 4), (11, 12)])
+    with _opened(loader, on_devices) as iterator:
+        found = [iterator.passed, *(iterator.passed for _ in iterator)]
+        assert found == list(range(len(iterator) + 1))
+    shards = [
+        iter(load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)).skip([(1, 2)]))
+        for i in range(2)
+    ]
+    for shard in shards:
+        next(shard), next(shard)
+    with _opened(load(np.arange(48), batch_size=8, num_epochs=1), on_devices) as whole:
+        whole.set_states([shard.get_state() for shard in shards])
+        found = [whole.passed, *(whole.passed for _ in whole)]
+        assert found == list(range(len(whole) + 1))
+
+
+@both
 def test_an_iterator_has_the_length_of_its_loader(on_devices):
     """Also in the middle, with steps left out, and where the number of shards changed; endless ones have none."""
     loader = load(np.arange(48), batch_size=4, num_epochs=1).skip([(2, 4)])

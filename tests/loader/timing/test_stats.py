@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from headrace import load
 from headrace.loader.device.stats import FeederStats, StepTimes
 from headrace.loader.stats import IteratorStats
-from headrace.loader.timing.snapshot import StageStats, WorkerStats
+from headrace.loader.timing.snapshot import OperationStats, Snapshot, StageStats, WorkerStats
 from headrace.loader.timing.times import TaskEvent, TaskTimes
 
 DEVICE = jax.devices()[0]
@@ -124,3 +125,69 @@ def test_the_advice_of_a_table_names_what_is_waited_for(case):
     *_, last = str(stats).splitlines()
     assert last.startswith(f"What to do: {advice}")
     assert len(last) <= 120
+
+
+def _stage(number, tasks, queued=0.0, ahead=0.0, slowest=0.0):
+    """Statistics of a stage with so many tasks of 4 inputs, each of 1 second, half of it in its only operation."""
+    operation = OperationStats(number, "map", tasks / 2, 1 / 8, tasks * 4, slowest)
+    return StageStats(
+        number=number,
+        tasks=tasks,
+        inputs=tasks * 4,
+        rows=tasks,
+        nbytes=tasks * 100,
+        reads=True,
+        ends=True,
+        busy=float(tasks),
+        reading=tasks / 4,
+        packing=tasks / 8,
+        between=tasks / 8,
+        cpu_share=0.5,
+        waited=tasks / 10,
+        queued=queued,
+        ahead=ahead,
+        operations=(operation,),
+        under_way=float(tasks),
+    )
+
+
+def test_what_came_since_an_earlier_snapshot_is_all_counts_and_times():
+    """Also of stages, operations and the parts of a wait: means are those of the time between; a new stage counts whole."""
+    before = Snapshot(
+        steps=10,
+        elapsed=5.0,
+        waited=1.0,
+        skipped=3,
+        records=40,
+        nbytes=1000,
+        feeding=StepTimes(1.0, 0.5, 0.1, 0.1, 0.2, 0.1),
+        stages=(_stage(0, 10, queued=1.0, ahead=2.0),),
+    )
+    now = Snapshot(
+        steps=40,
+        elapsed=15.0,
+        waited=4.0,
+        worker_count=2,
+        skipped=5,
+        records=160,
+        nbytes=4000,
+        feeding=StepTimes(4.0, 2.0, 0.4, 0.4, 0.8, 0.4),
+        stages=(_stage(0, 40, queued=4.0, ahead=4.0, slowest=0.75), _stage(1, 6, queued=2.0, ahead=3.0)),
+    )
+    since = now.since(before)
+    assert (since.steps, since.elapsed, since.waited, since.skipped, since.worker_count) == (30, 10.0, 3.0, 2, 2)
+    assert since.feeding == pytest.approx((3.0, 1.5, 0.3, 0.3, 0.6, 0.3))
+    assert since.stages == (_stage(0, 30, queued=5.0, ahead=5.0, slowest=0.75), _stage(1, 6, queued=2.0, ahead=4.5))
+    assert before.since(now) is before
+
+
+def test_snapshots_of_a_loop_add_up():
+    """Tasks and inputs between snapshots are those that came in between."""
+    with iter(load(range(96), batch_size=8, num_epochs=1)) as iterator:
+        parts = [Snapshot(0, 0.0, 0.0)]
+        for step, _ in enumerate(iterator):
+            if step % 3 == 2:
+                parts.append(iterator.snapshot())
+    added = [after.since(before) for before, after in itertools.pairwise(parts)]
+    assert sum(stage.inputs for one in added for stage in one.stages) == sum(one.records for one in added) == 96
+    assert [one.steps for one in added] == [3] * 4
