@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections import Counter
 from functools import cache
 from importlib import metadata
@@ -302,3 +303,16 @@ def test_nobody_but_facts_of_asks_whether_a_source_has_a_member():
         if isinstance(node.args[1], ast.Constant)
     ]
     assert not [call for call in calls if call[2] in members]
+
+
+def test_no_test_file_is_imported_by_another():
+    """What several need is in tests/support, and three folders are enough to import from."""
+    folder = ROOT / "tests"
+    files = {path.stem for path in folder.rglob("test_*.py")}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            assert not files & {name.partition(".")[0] for name in names} - {path.stem}, path
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert len(options["pythonpath"]) <= 3
