@@ -80,6 +80,7 @@ def clone(tmp_path):
 
 @pytest.mark.parametrize(("arguments", "folder"), [((), "."), (("test_one.py", "-n", "0"), "tests")])
 @pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_the_tests_run_in_a_clone_of_any_name(clone, tmp_path, arguments, folder):
     """Pytest does not take the folder for a package of that name: all tests with workers, or one file without."""
     command = [sys.executable, "-m", "pytest", *arguments, "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "t"]

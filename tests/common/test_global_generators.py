@@ -100,6 +100,7 @@ def test_with_seed_globals_a_stream_goes_on_from_a_state_as_it_was():
         assert [str(batch) for batch in iterator] == rest
 
 
+@pytest.mark.slow
 def test_with_seed_globals_a_record_left_out_changes_no_other():
     """With "skip", the records around one that fails draw what they draw without it."""
 

@@ -72,7 +72,7 @@ values = st.one_of(
 )
 
 
-@tries(200)
+@tries(60)
 @given(st.dictionaries(st.text(min_size=1, max_size=5), values, min_size=1, max_size=4))
 def test_examples_are_those_of_protobuf(record):
     """What the library writes is read, and what is written here are the library's bytes."""

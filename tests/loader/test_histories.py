@@ -47,6 +47,7 @@ def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
 
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("block", range(16))
+@pytest.mark.slow
 def test_each_living_record_of_a_mix_comes_once_in_each_epoch_of_its_part(block, tmp_path):
     """Of a mix whose weights change, too, and whose parts come as their weights say."""
     _check_block(block, tmp_path, parts=3)

@@ -33,7 +33,7 @@ def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
     assert refused.keys() <= REASONS.keys()
 
 
-@pytest.mark.parametrize("block", [*range(2), *(pytest.param(block, marks=pytest.mark.long) for block in range(2, 12))])
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 12))])
 def test_mixes_of_growing_streams_give_each_record_as_often_as_they_must(block):
     """Each stream has its own epochs, and looks for records at positions of its own."""
     changes, refused = _played(range(50 * block, 50 * block + 50), STREAMS_THAT_GROW)

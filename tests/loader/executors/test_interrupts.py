@@ -232,6 +232,7 @@ def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end it")
 @linux_only
+@pytest.mark.slow
 def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
     """Although it cannot look whether that is there."""
     program = tmp_path / "program.py"
@@ -300,6 +301,7 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
 
 @pytest.mark.parametrize("use", ["next", "close"])
 @pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
     """No hang; and the iterator goes on after it."""
     loader = headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
@@ -324,6 +326,7 @@ def in_a_forked_child(program: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
     """Not even what had arrived before the fork; the parent gets that."""
     output = in_a_forked_child(

@@ -113,6 +113,7 @@ def test_the_end_of_a_worker_is_open_here_until_the_worker_has_it(monkeypatch):
 
 
 @linux_only
+@pytest.mark.slow
 def test_workers_that_have_begun_have_one_socket_each_here(monkeypatch):
     """Their own ends are closed with their first word."""
 

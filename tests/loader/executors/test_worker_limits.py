@@ -175,6 +175,7 @@ def test_a_notebook_works(tmp_path):
     assert output.text.strip() == str(sum(3 * x + 1 for x in range(20)))
 
 
+@pytest.mark.slow
 def test_absl_flags_of_the_program_do_no_harm(tmp_path):
     """A program with absl flags, parsed or not, opens workers."""
     text = """

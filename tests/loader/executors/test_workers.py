@@ -539,6 +539,7 @@ print("fine", total)
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
+@pytest.mark.slow
 def test_unguarded_programs_work(way, tmp_path):
     """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""
     program = PROGRAM.replace("import headrace\n", "import headrace, jax\n", 1)
@@ -679,6 +680,7 @@ def test_a_batch_may_come_from_hundreds_of_slabs():
     assert [batch[:, -1].tolist() for batch in batches] == [[*range(0, 45_000, 300)], [*range(45_000, 60_000, 300)]]
 
 
+@pytest.mark.slow
 def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
     """The same under a limit of 44 descriptors is an error that says which limit that is."""
     program = tmp_path / "program.py"
@@ -729,6 +731,7 @@ def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
         list(opened(worker_count=2))
 
 
+@pytest.mark.slow
 def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     """An iterator used in a forked child is an error there, and goes on working in its own process."""
     program = tmp_path / "program.py"
@@ -874,6 +877,7 @@ def test_a_pipeline_that_workers_cannot_unpickle_says_so():
     assert "could not unpickle" in caught.value.__notes__[0]
 
 
+@pytest.mark.slow
 def test_workers_end_without_a_word(tmp_path):
     """With all warnings on, a loader that is closed has its processes print nothing."""
     program = tmp_path / "program.py"
@@ -885,6 +889,7 @@ def test_workers_end_without_a_word(tmp_path):
     assert result.stdout + result.stderr == ""
 
 
+@pytest.mark.slow
 def test_classes_with_slots_come_back_from_workers():
     """Instances of slotted classes of the program itself, which travel by value: with their values, and of the same class."""
 

@@ -167,6 +167,7 @@ def test_the_state_of_hundreds_of_windows_is_small():
     assert len(one.get_state()) < 1000
 
 
+@pytest.mark.slow
 def test_rows_that_are_zipped_stay_together_when_others_finish_their_windows():
     """One shard finishes both, however many there are then, and again."""
 

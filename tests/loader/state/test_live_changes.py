@@ -135,6 +135,7 @@ def test_an_iterator_that_changed_goes_back_to_a_state_from_before():
     assert all(max(batch) < 100 for batch in _values(islice(iterator, 3)))
 
 
+@pytest.mark.slow
 def test_many_changes_of_many_parts_take_little_room():
     """A change keeps the weights that differ; an order of changed weights keeps the stages that were made before."""
     parts = {f"part {number}": 10 for number in range(200)}
