@@ -61,6 +61,10 @@ class ImageError(HeadraceError, ValueError):
     """Bytes cannot be decoded as an image, or the input of an image operation is not an image."""
 
 
+class VideoError(HeadraceError, ValueError):
+    """A video or sound file cannot be decoded, has no such frame or time, or the input of a video operation is neither."""
+
+
 class PackError(HeadraceError, ValueError):
     """Elements cannot be packed into rows.
 

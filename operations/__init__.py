@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .images.random import RandomFlip, RandomResizedCrop
     from .images.sizes import Resize
     from .pack import Pack
+    from .video.audio import DecodeAudio
+    from .video.decode import DecodeVideo, RandomClip
 
 __all__ = [
     "Batch",
@@ -27,7 +29,9 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "CutMix",
+    "DecodeAudio",
     "DecodeImage",
+    "DecodeVideo",
     "Filter",
     "FlatMap",
     "GaussianBlur",
@@ -39,6 +43,7 @@ __all__ = [
     "Pack",
     "Pad",
     "RandAugment",
+    "RandomClip",
     "RandomErasing",
     "RandomFlip",
     "RandomMapTransform",
@@ -58,13 +63,16 @@ if not TYPE_CHECKING:
             "CenterCrop": "images.frames",
             "ColorJitter": "images.colours",
             "CutMix": "images.mixing",
+            "DecodeAudio": "video.audio",
             "DecodeImage": "images.decode",
+            "DecodeVideo": "video.decode",
             "GaussianBlur": "images.colours",
             "MixUp": "images.mixing",
             "Normalize": "images.frames",
             "Pack": "pack",
             "Pad": "images.frames",
             "RandAugment": "images.rand_augment",
+            "RandomClip": "video.decode",
             "RandomErasing": "images.erasing",
             "RandomFlip": "images.random",
             "RandomResizedCrop": "images.random",

@@ -115,8 +115,8 @@ class Split:
         ("data/train.parquet", "headrace.ParquetDataSource"),
         (pathlib.Path("data/train.parquet"), "headrace.ParquetDataSource"),
         ("train.array_record-00000-of-00002", "headrace.ArrayRecordDataSource"),
-        ("train.tfrecord", "no random access"),
-        ("some/folder", "ArrayRecordDataSource"),
+        ("train.tfrecord", r"Pass headrace\.TFRecordDataSource\(path\)"),
+        ("some/folder", "such as headrace.ParquetDataSource"),
         ({"train": Split(), "test": Split()}, r"data\['train'\]"),
     ],
 )

@@ -155,5 +155,5 @@ def test_mixes_of_mixes_grow(folder):
 )
 def test_other_joins_of_growing_streams_are_refused(folder, join):
     """Other joins of growing streams are refused."""
-    with pytest.raises(ValueError, match=r"can be mixed with others, but not .* Call repeat\(\) before"):
+    with pytest.raises(ValueError, match=r"can be mixed with others, but not .* call repeat\(\) before"):
         join(_stream(folder, "a"))

@@ -1,0 +1,143 @@
+"""Decode seconds of sound files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.lazy_exports import optional_library
+from ...common.messages import short_repr, shorten
+from ...common.validation import whole_number
+from ...errors import VideoError
+from ..transforms import MapTransform
+from .opened import file_of, path_of
+
+Sound = NDArray[np.float32]
+"""Array `float32[samples, channels]`."""
+
+_MARGIN_SECONDS = 1.0
+"""Sound before the wanted start that is decoded, too: decoders of MP3 and AAC need some packets to begin."""
+
+
+class DecodeAudio(MapTransform):
+    """Decode a sound file, or the sound of a video, to an array `float32[samples, channels]` of values from -1 to 1.
+
+    A file is a path (a string, also a URL in a store, or a `pathlib.Path`), or its bytes.
+
+    Args:
+        rate: samples per second of the result. Default: those of the file.
+        channels: 1 (the mean of all channels) or 2 (this mean twice, if there are not two). Default: those of the file.
+        start: time in seconds at which to begin, or the key of the time in the element. Default 0.
+        seconds: length in seconds, or the key of the length in the element. Default: up to the end. Sound that ends earlier is
+            shorter; it is not filled up.
+        key: key of the sound in elements that are dicts, default "audio". Other elements are files themselves.
+        rate_key: key of the result for the samples per second. Default: they are left out.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    >>> decode = DecodeAudio(rate=16_000, channels=1, seconds=5.0)  # for elements such as {"audio": "a.flac", "label": 3}
+    """
+
+    def __init__(
+        self,
+        rate: int | None = None,
+        channels: int | None = None,
+        *,
+        start: float | str = 0.0,
+        seconds: float | str | None = None,
+        key: str = "audio",
+        rate_key: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._rate = (
+            rate if rate is None else whole_number("rate", rate, 1, 1 << 24, "samples per second, such as 16000")
+        )
+        self._channels = channels if channels is None else whole_number("channels", channels, 1, 2, "1 or 2")
+        self._start, self._seconds, self._key, self._rate_key = start, seconds, key, rate_key
+        for name, value in (("start", start), ("seconds", seconds)):
+            if isinstance(value, (int, float)) and not 0 <= value < np.inf:
+                raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, 0 or more.")
+
+    def map(self, element: Any) -> Any:
+        """Return the element with its file replaced by the sound.
+
+        Raises:
+            VideoError: the file has no sound or cannot be decoded, it ends before `start`, or a dict has no such key.
+            SourceError: the file cannot be read.
+        """
+        if isinstance(element, Mapping) and self._key not in element:
+            raise VideoError(
+                f"the element has no key {short_repr(self._key)}, only {short_repr(list(element))}. Pass key=, the name of "
+                "the key that contains the sound."
+            )
+        given = element[self._key] if isinstance(element, Mapping) else element
+        start, seconds = (self._time_in(element, value) for value in (self._start, self._seconds))
+        sound, rate = self._decoded(given, start or 0.0, seconds)
+        if not isinstance(element, Mapping):
+            return sound
+        return {**element, self._key: sound, **({self._rate_key: rate} if self._rate_key is not None else {})}
+
+    def _time_in(self, element: Any, given: Any) -> float | None:
+        if not isinstance(given, str):
+            return None if given is None else float(given)
+        if not isinstance(element, Mapping) or given not in element:
+            raise VideoError(f"the element has no key {short_repr(given)} with a time. Name a key of the element.")
+        return float(element[given])
+
+    def _decoded(self, given: Any, start: float, seconds: float | None) -> tuple[Sound, int]:
+        av = optional_library("av", "DecodeAudio needs PyAV", "video")
+        is_bytes = isinstance(given, (bytes, bytearray, memoryview, np.ndarray))
+        name = f"a sound file of {len(given)} bytes" if is_bytes else path_of(given)
+        source = io.BytesIO(bytes(given)) if is_bytes else file_of(name)
+        try:
+            with av.open(source) as container:
+                if not container.streams.audio:
+                    raise VideoError(f"{shorten(name)} has no sound. Leave it out, or pass another file.")
+                sound, rate = self._part(av, container, start, seconds)
+        except VideoError:
+            raise
+        except Exception as error:  # PyAV has an error for each number of FFmpeg
+            raise VideoError(
+                f"the sound of {shorten(name)} from {start:g} s on cannot be decoded: {shorten(error)}. Leave it out, or "
+                "write it again."
+            ) from error
+        if not len(sound):
+            raise VideoError(f"{shorten(name)} has no sound at {start:g} s: it ends earlier. Pass a smaller start.")
+        return sound, rate
+
+    def _part(self, av: Any, container: Any, start: float, seconds: float | None) -> tuple[Sound, int]:
+        stream = container.streams.audio[0]
+        rate = self._rate or stream.rate
+        resampler = av.AudioResampler(format="flt", layout=stream.layout.name, rate=rate)
+        if start > _MARGIN_SECONDS and stream.time_base:
+            container.seek(int((start - _MARGIN_SECONDS) / stream.time_base), stream=stream, backward=True)
+        stop, first, pieces = np.inf if seconds is None else start + seconds, None, []
+        for frame in container.decode(stream):
+            if frame.time is None or frame.time >= stop:
+                break
+            first = frame.time if first is None else first
+            pieces += [_samples_of(each) for each in resampler.resample(frame)]
+        pieces += [_samples_of(each) for each in resampler.resample(None)] if pieces else []
+        if not pieces or first is None:
+            return np.empty((0, 1), np.float32), rate
+        sound = np.concatenate(pieces)
+        begin = max(0, round((start - first) * rate))
+        end = len(sound) if seconds is None else begin + round(seconds * rate)
+        return self._in_channels(sound[begin:end]), rate
+
+    def _in_channels(self, sound: Sound) -> Sound:
+        if self._channels is None or sound.shape[1] == self._channels:
+            return sound
+        mean = sound.mean(axis=1, keepdims=True, dtype=np.float32)
+        return np.repeat(mean, self._channels, axis=1)
+
+
+def _samples_of(frame: Any) -> Sound:
+    """Return the samples `float32[samples, channels]` of a resampled frame."""
+    values: Sound = frame.to_ndarray().reshape(-1, frame.layout.nb_channels)
+    return values

@@ -1,0 +1,244 @@
+"""Videos that are open for decoding: chosen frames of a file, exactly, also between keyframes.
+
+In: the path or bytes of a video file, and numbers or times of frames. Out: an array of frames. Each thread keeps some
+files open, so that neighbouring frames of a file are decoded one after another.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.lazy_exports import optional_library
+from ...common.messages import short_repr, shorten
+from ...errors import VideoError
+from ...files.opened import open_file
+from ...files.urls import is_remote, local_path
+
+Frames = NDArray[np.uint8]
+"""Array `uint8[frames, height, width, 3]`."""
+
+
+class OpenVideo:
+    """A video file that is open for decoding. Only one thread may use it.
+
+    Args:
+        name: name of the file, for messages.
+        source: a local path, or a file object.
+
+    Raises:
+        VideoError: the file has no video, or cannot be decoded.
+
+    Attributes:
+        seconds: time of each frame, `float64[frames]`, ascending; the first frame is at 0 in most files.
+    """
+
+    def __init__(self, name: str, source: Any) -> None:
+        self._name, self._av = name, optional_library("av", "Videos need PyAV", "video")
+        try:
+            self._container = self._av.open(source)
+        except Exception as error:  # PyAV has an error for each number of FFmpeg
+            raise self._failed("cannot be opened as a video", error) from error
+        try:
+            if not self._container.streams.video:
+                raise VideoError(f"{shorten(name)} has no video stream. Leave it out, or pass another file.")
+            self._stream = self._container.streams.video[0]
+            self._stream.thread_type = "NONE"  # the loader has threads and processes of its own
+            self._index()
+        except BaseException:
+            self.close()
+            raise
+
+    def _index(self) -> None:
+        """Read the packets of the file, without decoding them, and note the time stamps of frames and of keyframes."""
+        stamps, keys = [], []
+        try:
+            for packet in self._container.demux(self._stream):
+                if packet.pts is not None and packet.size and not packet.is_discard:
+                    stamps.append(packet.pts)
+                    if packet.is_keyframe:
+                        keys.append(packet.pts)
+        except Exception as error:
+            raise self._failed(f"is damaged after {self._seconds_of(max(stamps, default=0)):.3f} s", error) from error
+        self._stamps, self._keys = sorted(set(stamps)), sorted(keys)
+        if not self._stamps or not self._keys:
+            raise VideoError(f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out.")
+        self.seconds = np.array([self._seconds_of(stamp) for stamp in self._stamps])
+        self._left: Any = None  # frames from the current place on; None: the place is unknown
+        self._at = self._stamps[0]  # stamp of the frame that was decoded last
+
+    def _seconds_of(self, stamp: int) -> float:
+        return float(stamp * (self._stream.time_base or 0))
+
+    def frames(self, numbers: Sequence[int], shape: Callable[[Any], Frames]) -> Frames:
+        """Return the frames with some numbers, in the order of the numbers, which may repeat.
+
+        Args:
+            numbers: numbers of frames, from 0; a negative number counts from the end.
+            shape: function that makes an array of a decoded frame.
+
+        Raises:
+            VideoError: there is no such frame, or it cannot be decoded.
+        """
+        count = len(self._stamps)
+        for number in numbers:
+            if not -count <= number < count:
+                raise VideoError(
+                    f"{shorten(self._name)} has {count} frames, but frame {number} was asked for. Pass numbers below {count}."
+                )
+        wanted = [number % count for number in numbers]
+        found: dict[int, Frames] = {number: shape(self._decoded(number)) for number in sorted(set(wanted))}
+        return np.stack([found[number] for number in wanted])
+
+    def number_at(self, seconds: float) -> int:
+        """Return the number of the frame that is shown at a time; VideoError if the time is outside of the video."""
+        number = int(np.searchsorted(self.seconds, seconds + 1e-6, side="right")) - 1
+        end = self.seconds[-1] + (float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else np.inf)
+        if number < 0 or not seconds < end:
+            raise VideoError(
+                f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, but the one at {seconds} s was "
+                "asked for. Pass a time within."
+            )
+        return number
+
+    def _decoded(self, number: int) -> Any:
+        stamp = self._stamps[number]
+        key = self._keys[max(0, bisect_right(self._keys, stamp) - 1)]
+        if self._left is None or stamp <= self._at or key > self._at:
+            self._go_to(key)
+        try:
+            for frame in self._left:
+                self._at = frame.pts if frame.pts is not None else self._at
+                if self._at == stamp:
+                    return frame
+                if self._at > stamp:
+                    break
+        except Exception as error:
+            self._left = None
+            raise self._failed(
+                f"cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number})", error
+            ) from error
+        self._left = None
+        raise VideoError(
+            f"{shorten(self._name)} cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number}): the decoder left "
+            "it out. The file may be damaged: leave it out."
+        )
+
+    def _go_to(self, key: int) -> None:
+        try:
+            self._container.seek(key, stream=self._stream, backward=True)
+            self._left, self._at = self._container.decode(self._stream), key - 1
+        except Exception as error:
+            self._left = None
+            raise self._failed(f"has no place {self._seconds_of(key):.3f} s", error) from error
+
+    def _failed(self, what: str, error: Exception) -> VideoError:
+        return VideoError(f"{shorten(self._name)} {what}: {shorten(error)}. Leave it out, or write it again.")
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(Exception):
+            self._container.close()
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.videos: OrderedDict[Any, OpenVideo] = OrderedDict()
+
+
+class OpenVideos:
+    """The videos that each thread keeps open, at most `limit` of them. It may be pickled; the copy has none open."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._local = limit, _Local()
+
+    def use(self, video: Any, of: Callable[[OpenVideo], Any]) -> Any:
+        """Return `of(open video)` of a path or bytes. A video of bytes is closed afterwards.
+
+        Raises:
+            VideoError: `video` is neither, or cannot be decoded.
+            SourceError: the file cannot be read.
+        """
+        if isinstance(video, (bytes, bytearray, memoryview)) or (
+            isinstance(video, np.ndarray) and video.dtype == np.uint8
+        ):
+            opened = OpenVideo(f"a video of {len(video)} bytes", io.BytesIO(bytes(video)))
+            try:
+                return of(opened)
+            finally:
+                opened.close()
+        path = path_of(video)
+        videos = self._local.videos
+        if path not in videos:
+            while len(videos) >= self._limit:
+                videos.popitem(last=False)[1].close()
+            videos[path] = OpenVideo(path, file_of(path))
+        videos.move_to_end(path)
+        return of(videos[path])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenVideos, (self._limit,)
+
+
+def path_of(video: Any) -> str:
+    """Return the path of a video or sound file as a text; VideoError if it is not a path."""
+    from os import PathLike, fspath
+
+    if not isinstance(video, (str, PathLike)):
+        raise VideoError(
+            f"a video is bytes or the path of a file, not {type(video).__name__} {short_repr(video)}. Pass one of these."
+        )
+    return str(fspath(video))
+
+
+def file_of(path: str) -> Any:
+    """Return what PyAV opens for a path: a local path, or a file object for a URL.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    file = open_file(path)
+    if not is_remote(path):
+        file.close()
+        return local_path(path)
+    return _Reader(file)
+
+
+class _Reader(io.RawIOBase):
+    """A file object that reads an open remote file."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self._file, self._place = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._file.size - self._place
+        data: bytes = self._file.read(self._place, left if size < 0 else min(size, left)) if left > 0 else b""
+        self._place += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._file.size}[whence]
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
