@@ -64,10 +64,10 @@ class ReaderPool(Generic[ReaderT]):
         open_reader: function that takes the index of a file and opens it. It is called on the thread that borrows the reader,
             without the lock. The reader needs a method `close`, which is called once, when no thread uses the reader.
         limit: maximum number of readers that stay open, at least 1; only readers in use exceed it. None: all pools
-            without a limit together keep at most `open_file_limit()` readers open, and those of mapped readers
-            `MOST_MAPPED`.
-        limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader may exceed it.
-            Default: no limit.
+            with `limit=None` share one limit, `open_file_limit()` readers. Of these pools, the ones with `mapped=True`
+            have their own common limit instead, `MOST_MAPPED` readers.
+        limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader, and
+            readers in use, may exceed it. Default: no limit.
         keep_failed: True (default): keep a reader after a loan that ended with an exception. False: close it.
         mapped: True: readers need no file descriptor. Default False.
 

@@ -62,7 +62,7 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     if not isinstance(options, Mapping | None) or not all(isinstance(name, str) for name in options or ()):
         # What was given may be a credential, or hold one.
         found = "has names that are not strings" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
-        raise TypeError(f"storage_options {found}. Pass a dict, such as {{'region': 'eu-west-1'}}.")
+        raise TypeError(f"storage_options {found}. Pass a dict with string keys, such as {{'region': 'eu-west-1'}}.")
     given = dict(options or {})
     folder = given.pop("cache_dir", None) or os.environ.get("HEADRACE_CACHE_DIR")
     if not folder:

@@ -177,8 +177,8 @@ class _Numbers:
             value, stored_dtype = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
             raise SourceError(
                 f"feature {short_repr(name)} contains the number {value}, which does not fit "
-                f"{self._dtype}. Pass the dtype in which it is stored, features={{{short_repr(name)}: "
-                f"{stored_dtype}}}."
+                f"{self._dtype}. In features=, pass the dtype in which the feature is stored, {stored_dtype}, "
+                f"in place of {self._dtype}."
             )
         return numbers
 

@@ -322,7 +322,7 @@ class _Extended:
 
 
 class _Blocks:
-    """Stream that is read in blocks of 512 bytes from its beginning. After a failure it behaves as if it had ended."""
+    """Stream of a tar file, read from its beginning. After a `CutOffError` it behaves as if it had ended."""
 
     offset: int
     failure: CutOffError | None = None

@@ -34,14 +34,15 @@ class BudgetBatch(Operation):
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
     * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;
-    * `mask`, `bool[rows, length]`: True where there is a token.
+    * `mask`, `bool[rows, length]`: True up to the length of the record, also in a shorter array of the same record.
 
     All batches with the same padded length have the same number of rows. So a jitted step compiles at most once for
     each padded length. Batches are in random order, and so are records of similar length.
 
-    If lengths are known, from the source or from `lengths=`, batches are planned before anything is read. Then `len(loader)`
-    and `records_at` work, and all shards have the same number of batches, with the same shape at each step. The plan is the
-    same in all epochs, with other records. If lengths are unknown, batches are made of windows (consecutive records) of the
+    If lengths are known, from the source or from `lengths=`, batches are planned before anything is read. Then
+    `len(loader)` and `records_at` work, and all shards have the same number of batches, with the same shape at each
+    step. If all epochs have the same records, they also have the same number of batches of each shape, but each epoch
+    puts other records together. If lengths are unknown, batches are made of windows (consecutive records) of the
     stream, on one shard only.
 
     Args:

@@ -241,8 +241,8 @@ class Balance:
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
-                "balance= needs batches of more than one record of each shard. Pass batch_size=, or Balance(…, "
-                "global_batch=…) if a filter, or a mix of streams, comes before the batch."
+                "balance= needs the number of records in a batch, which is unknown here. Pass batch_size=, or "
+                "Balance(…, global_batch=…) if a filter, or a mix of streams, comes before the batch."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(

@@ -85,7 +85,7 @@ class BlockShuffle:
 
     @property
     def records_at_hand(self) -> int:
-        """Number of records in the windows that are read at the same time: one window of each lane."""
+        """Number of records in the windows that are read at the same time: `lanes` windows of `window` blocks each."""
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:

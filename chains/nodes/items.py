@@ -109,7 +109,7 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method that drops elements, at this node or below it; None if no element is dropped."""
+        """Name of a method or operation that drops elements, at this node or below it; None if none does."""
         return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
 
     @property

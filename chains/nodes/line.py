@@ -64,7 +64,8 @@ class Line:
     def reordered(self, index_map: IndexMap) -> Line | None:
         """Return this line (source, order, operations) with its results in another order.
 
-        The result is None if its operations depend on the order.
+        The result is None if an operation depends on positions, which the map changes. For a `Repeat` that keeps
+        indices, it is None if a batch would cross the end of an epoch.
 
         Args:
             index_map: converts an index among the reordered results to an index among this line's results.

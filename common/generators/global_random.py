@@ -63,7 +63,10 @@ class LateTorch:
         self.seen = "torch" in sys.modules
 
     def is_newly_loaded(self) -> bool:
-        """Return True at the first call after torch was loaded, else False."""
+        """Return True at the first call after torch was loaded, else False.
+
+        Always False if torch was already loaded when this object was made.
+        """
         if self.seen or _torch() is None:
             return False
         self.seen = True

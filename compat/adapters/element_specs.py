@@ -176,8 +176,9 @@ def _of_batch(spec: Any, batch: Any) -> Any:
         return function.output_spec(spec, batch.takes, batch.drops_remainder)
     if function is not None:
         raise NotImplementedError(
-            "Element spec inference is not supported with custom batching functions. Give your function a "
-            "method output_spec(spec, batch_size, drop_remainder)."
+            "Element spec inference is not supported with custom batching functions. Make batch_fn an object "
+            "with __call__ and a method output_spec(spec, batch_size, drop_remainder), which returns the "
+            "spec of a batch."
         )
     rows = batch.takes if batch.drops_remainder else None
     return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)

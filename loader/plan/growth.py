@@ -67,8 +67,8 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         return None
     if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
-            f"{shard.shard_count} shards must see appended records at the same step, which they agree "
-            "on in a folder beside the data, but this folder cannot be written. Pass "
+            f"{shard.shard_count} shards must begin to read appended records at the same step. They write this "
+            "step to a folder beside the data, but this folder does not exist or cannot be written. Pass "
             'growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or '
             'growth="hand", which reads only the records that exist now.'
         )

@@ -1,6 +1,7 @@
-"""The rule of a mix of streams, which takes rows of several inputs in given proportions; and the rule of an earlier mix.
+"""The rule of a mix of streams, which takes rows of several inputs in given proportions.
 
-In: an order of inputs; the description of a mix in a checkpoint. Out: rules, and joins with them.
+In: an order of inputs, or the description of a mix in a checkpoint, whose weights or inputs have changed since then.
+Out: the rule of the current or of that former mix, and joins with it.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """True if one of the operations makes one output from several inputs."""
+        """True if one of the operations takes several elements together, as a batch or a shuffle in a window does."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
@@ -91,7 +91,7 @@ class Stage:
 
     @cached_property
     def one_to_one(self) -> bool:
-        """True if no operation drops or adds elements."""
+        """True if each operation makes exactly one element of each element, or (as `Batch`) of each `takes` of them."""
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property

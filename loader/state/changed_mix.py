@@ -227,9 +227,10 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     if former - now and now - former:
         raise CheckpointError(
             "the weights or datasets of a mix changed, but the mix is sliced, shuffled, repeated, packed, "
-            "limited or part of another dataset, so some records would come twice or never. Mix last: "
-            "shuffle and repeat the datasets before, use shard_options instead of mix[i::n], pack the "
-            "stream. Or begin the changed mix at a position of your choice, mix[n:], without the state."
+            "limited or part of another dataset, so some records would come twice or never. Shuffle and repeat "
+            "the datasets before mixing, pass shard_options in place of mix[i::n], pack by "
+            "mix.to_iter_dataset().pack(…). Or begin the changed mix at a position of your choice, mix[n:], "
+            "without the state."
         )
 
 

@@ -308,8 +308,8 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
     Args:
         sampler: the user's sampler.
         order: the order of one shard, as `order_for` returns it.
-        order_shards: number of shards of the first run if each had an order of its own; 1 if all
-            read parts of one such order; else 0.
+        order_shards: number of shards of the first run, if the sampler gives each shard an order of its own; 1 if
+            all of these shards read parts of the order for a single shard; else 0.
 
     Returns:
         `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the
@@ -324,8 +324,8 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     Args:
         sampler: the user's sampler.
         shard: the shard.
-        order_shards: number of shards of the first run if each had an order of its own; 1 if all read parts of one
-            such order; else 0.
+        order_shards: number of shards of the first run, if the sampler gives each shard an order of its own; 1 if
+            all of these shards read parts of the order for a single shard; else 0.
 
     Raises:
         CheckpointError: the sampler cannot give that many shards an order of their own, so the state is damaged.

@@ -262,7 +262,10 @@ class StreamPositionAPI(Resumable):
 
     @property
     def step(self) -> int:
-        """Number of the next element, from 0: the number of elements delivered or skipped by `skip()`, in all runs."""
+        """Number of the next element of this shard, from 0. Earlier runs, and elements left out by `skip()`, count too.
+
+        After `set_states` with another number of shards, it continues from the largest step of the former shards.
+        """
         return self.here().step
 
     @property

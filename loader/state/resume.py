@@ -342,8 +342,8 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
             )
         if (state.shard[1], state.lineages, state.identity) != (count, first.lineages, first.identity):
             raise CheckpointError(
-                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs. "
-                "Pass states of a single run."
+                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs, or only one of "
+                "them was saved after a change of the run. Pass states of one run, saved at the same step."
             )
     if len(by_shard) < count:
         missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]

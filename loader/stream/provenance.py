@@ -193,8 +193,9 @@ class Provenance:
         Args:
             rows: indices of the rows or batches.
             firsts: for each, the index of the first input of its window.
-            packed: for each row of the block, the documents of its window, and the row's index in the
-                window.
+            packed: for each row of this block (the rows of one task), a pair. With `Pack`: the documents of the row's
+                window, and the row's index in the window. With `BudgetBatch`: the indices of the batch's records in
+                the window, and None.
         """
         pack: Any
         number, pack = next(

@@ -69,8 +69,8 @@ class _MixedBatches(RandomMapTransform):
             )
         if len(labels) and not 0 <= labels.min() <= labels.max() < self._classes:
             raise ImageError(
-                f"the labels are from {labels.min()} to {labels.max()}, but num_classes={self._classes}. Pass a larger "
-                "num_classes."
+                f"the labels are from {labels.min()} to {labels.max()}, but num_classes={self._classes} allows only 0 "
+                f"to {self._classes - 1}. Pass a larger num_classes, and no negative labels."
             )
         return images, (labels[:, np.newaxis] == np.arange(self._classes)).astype(np.float32)
 

@@ -56,14 +56,15 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
 
     Args:
         name: name of the part.
-        part: a sampler, which is returned; or a source, or its number of records.
+        part: a `VectorSampler`, which is returned; or a source, or its number of records. Any other sampler counts as
+            a source.
         shuffle: True shuffles each epoch; not used for a sampler.
         seed: seed of the mix, from which the part gets its own.
         epochs: number of epochs; None for no end. Not used for a sampler.
 
     Raises:
         TypeError: if the part is neither a source nor a number nor a sampler, or has no records.
-        ValueError: if a sampler has a `balance` or shards of its own, or `shuffle` has no `seed`.
+        ValueError: if a sampler has a `balance`, `shard_options` or `algorithm="grain"`, or `shuffle` has no `seed`.
     """
     if isinstance(part, VectorSampler):
         return _checked(name, part)

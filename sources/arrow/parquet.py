@@ -162,7 +162,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             path = self._groups.files[number].path
             raise SourceError(
                 f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: "
-                f"{shorten(error)}. Write the file again."
+                f"{shorten(error)}. Check the file, or write it again."
             ) from error
 
     @property

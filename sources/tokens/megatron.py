@@ -234,8 +234,9 @@ class DocumentBounds:
             )
         if documents[0] != 0 or documents[-1] != count:
             raise SourceError(
-                f"{name}: the documents contain the sequences {documents[0]} to {documents[-1]} of {count}, so the "
-                "last document was not finished. Pass sequences=True to read all sequences."
+                f"{name}: the documents go from sequence {documents[0]} to {documents[-1]}, not from 0 to {count}, the "
+                "number of sequences. The program that wrote the index did not finish its last document, or the "
+                "index is damaged. Pass sequences=True to read single sequences."
             )
         for first in range(0, count - 1, _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE + 1, count))

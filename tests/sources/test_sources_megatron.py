@@ -207,7 +207,7 @@ SPOILT = {
     "odd": ({"pointers": packed("q", 0, 3, 6)}, "sequence 1 should be at byte 3"),
     "apart": ({"pointers": packed("q", 0, 6, 6)}, "sequence 1 belongs to"),
     "falling": ({"ends": packed("q", 0, 3, 2)}, r"x\.idx: document 2 begins at sequence 2, but the document before it"),
-    "not ended": ({"ends": packed("q", 0, 1, 2)}, r"documents contain the sequences 0 to 2 of 3, so the last document was not"),
+    "not ended": ({"ends": packed("q", 0, 1, 2)}, r"from sequence 0 to 2, not from 0 to 3, .*did not finish"),
 }  # fmt: skip
 
 

@@ -129,7 +129,10 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """Return the record keys at `count` consecutive positions of this shard from `start` on; near the end, at the last ones."""
+    """Return the record keys at `count` consecutive positions of this shard, from `start` on.
+
+    If there are fewer positions from `start` on, the last `count` positions of the shard are used.
+    """
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 

@@ -288,9 +288,9 @@ class BudgetOrder(VectorSampler):
         return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """Return `layers` for the next run, after the shards of this run stopped at the steps `reached`.
+        """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
 
-        Windows that all shards have read to their end are left out.
+        It says what all runs so far have read of the first window that not all shards have read to its end.
 
         Raises:
             CheckpointError: a step is after the end.
