@@ -140,7 +140,9 @@ def served(videos):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        open_file(f"http://127.0.0.1:{server.server_port}/a.mkv").close()  # the threads of the store are there from now on
+        open_file(
+            f"http://127.0.0.1:{server.server_port}/a.mkv"
+        ).close()  # the threads of the store are there from now on
         yield f"http://127.0.0.1:{server.server_port}/a.mkv"
         close_stores()
         server.shutdown()
