@@ -1,7 +1,7 @@
 """Convert paths that a user passes (a path, list, glob or folder) to a list of existing files.
 
-The files of a glob or a folder are sorted by name. A list keeps its order. Local paths and URLs are
-expanded in the same way, through the protocol `FileSystem`.
+A folder is searched to the bottom. The files of a glob or a folder are sorted by path. A list keeps its
+order. Local paths and URLs are expanded in the same way, through the protocol `FileSystem`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..common.messages import TEXT, first_few, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
-from .patterns import MACOS_FOLDER, found_locally
+from .patterns import MACOS_FOLDER, found_locally, is_left_out, names_below
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
@@ -38,6 +38,13 @@ class FileSystem(Protocol):
         """Return the names of the files directly in `directory`, in any order."""
         ...
 
+    def names_below(self, directory: str) -> list[str]:
+        """Return the files in `directory` and its folders, as paths relative to it, in any order.
+
+        Hidden files and folders, for which `is_left_out` is True, may be missing.
+        """
+        ...
+
     def glob(self, pattern: str) -> list[str]:
         """Return the files that match a shell pattern, in any order. `**` matches any number of folders."""
         ...
@@ -57,6 +64,9 @@ class LocalFileSystem:
 
     def names_in(self, directory: str) -> list[str]:
         return [entry.name for entry in os.scandir(directory) if entry.is_file()]
+
+    def names_below(self, directory: str) -> list[str]:
+        return list(names_below(directory))
 
     def glob(self, pattern: str) -> list[str]:
         return found_locally(pattern)
@@ -86,9 +96,10 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
     """Return the files that paths name. A path is a file, a glob, a folder or a URL, and may begin with `~`.
 
     Args:
-        paths: one path, or a list. Files of a glob or a folder are sorted by name; a list keeps its order. Hidden files, whose
-            names begin with a dot, and files in a folder `__MACOSX` are found only if the path names them. In a folder,
-            names that begin with `_` are left out, too.
+        paths: one path, or a list. A folder is searched with all folders in it. Files of a glob or a folder are sorted by
+            path; a list keeps its order. Hidden files, whose names begin with a dot, and files in a folder `__MACOSX` are
+            found only if the path names them. Below a folder, files and folders whose names begin with `_` are left out,
+            too.
         patterns: patterns of the files that are read from a folder, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 
@@ -119,7 +130,7 @@ def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> Fil
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    """Return the files that one path, glob or folder names, sorted by name.
+    """Return the files that one path, glob or folder names, sorted by path.
 
     Args:
         path: a path, glob or folder.
@@ -154,10 +165,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if file_system.is_file(name):
         return [name]
     if file_system.is_directory(name):
-        # Names that begin so are temporary or marker files by the custom of every writer of such directories.
         counts = re.compile("|".join(map(fnmatch.translate, patterns))).match  # `fnmatch` takes 3 µs for each name
-        named = (each for each in file_system.names_in(name) if counts(each))
-        counted = sorted(each for each in named if not each.startswith((".", "_")))
+        named = (each for each in file_system.names_below(name) if counts(each.rpartition("/")[2]))
+        counted = sorted(each for each in named if not any(map(is_left_out, each.split("/"))))
         if not counted:
             wanted = first_few(patterns, 8)
             raise SourceNotFoundError(

@@ -41,6 +41,43 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == MACOS_FOLDER
 
 
+def is_left_out(name: str) -> bool:
+    """Return True if a search of a folder skips this name of a file or folder: it begins with a dot or `_`.
+
+    By the custom of all programs that write folders of data, such names belong to temporary files, markers and logs.
+
+    >>> is_left_out("_SUCCESS"), is_left_out(".part-0.crc"), is_left_out("part-0")
+    (True, True, False)
+    """
+    return name.startswith((".", "_"))
+
+
+def names_below(folder: str, before: str = "", inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Yield the local files in a folder and its folders, as paths relative to it, except those that `is_left_out` names.
+
+    Symbolic links are followed, except a link to a folder that contains the link.
+
+    Args:
+        folder: path of the folder.
+        before: prefix of all results: path of `folder` relative to the first folder, with `/` at its end; or "".
+        inside: device and inode of each folder that the search has entered on its way to `folder`.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    found = os.stat(folder)
+    here = found.st_dev, found.st_ino
+    if here in inside:
+        return
+    for entry in os.scandir(folder):
+        if is_left_out(entry.name):
+            continue
+        if entry.is_dir():
+            yield from names_below(entry.path, f"{before}{entry.name}/", inside | {here})
+        elif entry.is_file():
+            yield before + entry.name
+
+
 def found_locally(pattern: str) -> list[str]:
     """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path only once.
 

@@ -112,7 +112,7 @@ def _indexed(name: str, path: Any, opening: Opening) -> Any:
 def _parquet_schema(path: str, opening: Opening) -> Any:
     if is_remote(path):
         return None
-    from ...sources.arrow.parquet import schema_of_file
+    from ...sources.arrow.inspection import schema_of_file
 
     return schema_of_file(path)
 

@@ -35,6 +35,10 @@ class RemoteFileSystem:
     def names_in(self, directory: str) -> list[str]:
         return [path.rpartition("/")[2] for path in self._below(directory, everything=False)]
 
+    def names_below(self, directory: str) -> list[str]:
+        top = directory.rstrip("/") + "/"
+        return [path.removeprefix(top) for path in self._below(directory)]
+
     def glob(self, pattern: str) -> list[str]:
         store, _ = store_of(pattern, self._options)
         if not store.has_folders():

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import LengthsError
+from .columns import without_views
 
 
 def column_named(name: str, names: Sequence[str], whose: str) -> str:
@@ -54,6 +55,7 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
     column = _field(column, name[len(own) + 1 :].split("/") if name != own else [], name)
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    column = without_views(column)
     kind = column.type
     if kinds.is_fixed_size_list(kind):
         found = pc.if_else(pc.is_valid(column), kind.list_size, 0)
@@ -61,7 +63,7 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
         found = pc.list_value_length(column)
     elif kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
         found = pc.binary_length(column)
-    elif kinds.is_integer(kind):
+    elif kinds.is_integer(kind) or kinds.is_null(kind):
         found = column
     else:
         raise LengthsError(

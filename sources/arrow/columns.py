@@ -3,8 +3,8 @@
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
-| (large, fixed-size) list of numbers without nulls | read-only array; fixed-size lists, nested too, have their shape |
-| string, binary | `str`, `bytes` |
+| list of numbers without nulls, of any kind | read-only array; fixed-size lists, nested too, have their shape |
+| string, binary, and views of them | `str`, `bytes` |
 | anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
 | null | None |
 """
@@ -101,10 +101,36 @@ class _Objects:
     def __init__(self, array: Any) -> None:
         self._array = array
         self.nbytes = int(array.nbytes)
+        self._is_taken = not has_views(array.type)
+        """False if pyarrow cannot `take` rows of the array."""
 
     def take(self, rows: list[int]) -> list[Any]:
+        if not self._is_taken:
+            return [self._array[row].as_py() for row in rows]
         values: list[Any] = self._array.take(np.asarray(rows, np.int64)).to_pylist()
         return values
+
+
+class _Pieces:
+    """Column of several arrays that are too large together for one array.
+
+    Args:
+        arrays: pyarrow arrays of one type, with the rows one after the other.
+    """
+
+    def __init__(self, arrays: list[Any]) -> None:
+        stored = [plain(array) for array in arrays]
+        columns = [_column(array) for array in stored]
+        # One column has one kind of values, such as arrays, or lists where any piece has a null in a list.
+        alike = not any(isinstance(column, _Objects) for column in columns)
+        self._columns = columns if alike else [_Objects(array) for array in stored]
+        self._stops = np.cumsum([len(array) for array in arrays], dtype=np.int64)
+        self.nbytes = sum(column.nbytes for column in self._columns)
+
+    def take(self, rows: list[int]) -> list[Any]:
+        pieces = np.searchsorted(self._stops, rows, side="right").tolist()
+        starts = [0, *self._stops.tolist()]
+        return [self._columns[piece].take([row - starts[piece]])[0] for piece, row in zip(pieces, rows)]
 
 
 def column_of(chunked: Any) -> DecodedColumn:
@@ -118,7 +144,7 @@ def column_of(chunked: Any) -> DecodedColumn:
     try:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
-        return _Objects(chunked)
+        return _Pieces(chunked.chunks)
     if is_scalar(array.type) and not array.null_count:  # most columns: a random row makes one of each
         return _Dense(array.to_numpy(zero_copy_only=False))
     return _column(plain(array))
@@ -143,14 +169,51 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Return a pyarrow array without dictionary encoding and extension types. Tensors without nulls are unchanged."""
+    """Return a pyarrow array without dictionary encoding, extension types and views. Tensors without nulls are unchanged."""
     import pyarrow as pa
+
+    if array.type.id in _view_ids():
+        return without_views(array)
 
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray) and not _is_tensor(array):
         return plain(array.storage)
     return array
+
+
+def without_views(column: Any) -> Any:
+    """Return a pyarrow array or chunked array whose values are stored one after the other.
+
+    Only its own type changes (`string_view`, `binary_view`, `list_view`), not the types of its items.
+
+    Args:
+        column: the array, of any type.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if kind.id not in _view_ids():
+        return column
+    if not kind.num_fields:
+        return column.cast(pa.large_string() if str(kind) == "string_view" else pa.large_binary())
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_list_of(chunk) for chunk in column.chunks], pa.large_list(kind.value_type))
+    return _list_of(column)
+
+
+def _list_of(array: Any) -> Any:
+    """Return an array of list views as an array of lists.
+
+    The function `cast` of pyarrow 25 makes invalid arrays of list views in list views.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+    kind = pa.large_list(array.type.value_type)
+    return pa.LargeListArray.from_arrays(offsets, array.flatten(), type=kind, mask=array.is_null())
 
 
 def dense(array: Any) -> Array | None:
@@ -213,10 +276,32 @@ def _scalar_ids() -> tuple[frozenset[int], int]:
 
 
 def is_list(kind: Any) -> bool:
-    """Return True if an Arrow type is a list, of fixed length or not."""
-    import pyarrow.types as kinds
+    """Return True if an Arrow type is a list, of fixed length or not, or a view of lists."""
+    return kind.id in _list_ids()
 
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+@functools.cache
+def _list_ids() -> frozenset[int]:
+    """Return pyarrow's ids of lists."""
+    return _ids("LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "LIST_VIEW", "LARGE_LIST_VIEW")
+
+
+@functools.cache
+def _view_ids() -> frozenset[int]:
+    """Return pyarrow's ids of types whose values lie in any order in memory."""
+    return _ids("STRING_VIEW", "BINARY_VIEW", "LIST_VIEW", "LARGE_LIST_VIEW")
+
+
+def _ids(*names: str) -> frozenset[int]:
+    """Return the ids of types, without those that this release of pyarrow does not know."""
+    import pyarrow.lib as ids
+
+    return frozenset(found for name in names if (found := getattr(ids, f"Type_{name}", None)) is not None)
+
+
+def has_views(kind: Any) -> bool:
+    """Return True if a type, or the type of anything in it, is a view."""
+    return kind.id in _view_ids() or any(has_views(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _is_tensor(array: Any) -> bool:

@@ -90,6 +90,10 @@ class _ArrowFileSystem:
     def names_in(self, directory: str) -> list[str]:
         return [info.base_name for info in self._select(directory, recursive=False)]
 
+    def names_below(self, directory: str) -> list[str]:
+        top = directory.rstrip("/") + "/"
+        return [info.path.removeprefix(top) for info in self._select(directory, recursive=True)]
+
     def glob(self, pattern: str) -> list[str]:
         parts = pattern.split("/")
         fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))

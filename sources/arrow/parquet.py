@@ -13,16 +13,15 @@ File format: https://parquet.apache.org/docs/file-format/.
 from __future__ import annotations
 
 import functools
-import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex, TypeAlias
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
-from ...errors import NoRecordsError, SourceError
+from ...errors import NoRecordsError
 from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
@@ -37,15 +36,21 @@ from ..provenance import FilePlace
 from .block_cache import BlockCache
 from .column_lengths import column_named
 from .files import is_local, listing_of, parquet_library, resolve
-from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
+from .inspection import (
+    Inspected,
+    check_same_records,
+    checked_schema,
+    inspect_file,
+    reading_error,
+    record_columns,
+)
+from .partitions import checked_partitioning, top_folder, values_in
+from .row_groups import RowGroups, unreadable
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """Patterns of the files that are read from a directory."""
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
-
-Inspected: TypeAlias = tuple[ParquetPart, Any]
-"""Facts about a file, and its Arrow schema."""
 
 # A row group that is prefetched is fetched as a whole.
 _SCATTERED = 8
@@ -59,8 +64,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone).
 
     Args:
-        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`) or a list of these. Files of a
-            glob or directory are sorted by name; a list keeps its order.
+        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these.
+            Files of a glob or directory are sorted by path; a list keeps its order.
         columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The row group used last always stays.
@@ -69,19 +74,29 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
             one is passed; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0. The source then does not look for newer files.
+        schema: a `pyarrow.Schema` with the columns of the records and their types. Values of other types are converted; a
+            column that a file lacks is None there; further columns are left out. Default: the columns of the files, which
+            must have the same names, in any order, and types that give equal values.
+        partitioning: "hive" (default): folders such as `year=2024` are fields of the records, after the columns of the
+            files. They are looked for below the directory that you pass, below the part of a glob without wildcards, or
+            below the directory that all passed paths share. A field is `int32` if all its values are such integers,
+            otherwise `str`, and None for files in no such folder. None: names of folders are ignored.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off or not Parquet; files have different columns, or a file has two of one name; there
-            are no rows; the generation does not exist, or one of its files was modified.
+        SourceError: a file is empty, cut off, encrypted or not Parquet; files have different columns and there is no `schema`,
+            or a column cannot be converted to its type in `schema`; a file has two columns of one name; there are no rows;
+            the generation does not exist, or one of its files was modified.
         ValueError: `paths` is an empty list, or has paths on several file systems; a name in `columns` is not a column of the
-            files; `cache_bytes` or `generation` is negative; or `filesystem` is used with `growing` or `generation`.
-        TypeError: a path is neither a string nor a `pathlib.Path`, `filesystem` is not a file system, or a number is not an
-            integer.
+            files, or no name in `schema` is one; `partitioning` is unknown; `cache_bytes` or `generation` is negative; or
+            `filesystem` is used with `growing` or `generation`.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `filesystem` is not a file system, `schema` is not a
+            `pyarrow.Schema`, or a number is not an integer.
         MissingExtraError: pyarrow is not installed.
 
-    Example (needs a file):
+    Example (needs files):
         `ParquetDataSource("train.parquet", columns=["image", "label"])[0]` is a dict with these two keys.
+        With `schema=pyarrow.schema({"text": "string", "label": "int64"})`, all files give these two, whatever their types.
     """
 
     _kind = "ParquetDataSource"
@@ -99,6 +114,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         *,
         growing: bool | PathLike = False,
         generation: int | None = None,
+        schema: Any = None,
+        partitioning: str | None = "hive",
     ) -> None:
         parquet_library()
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 0, None, "a number of bytes, such as 2**30")
@@ -108,7 +125,9 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
                 f"filesystem={short_repr(filesystem)} cannot be used with a growing source. Leave "
                 "filesystem= out, and pass paths of this machine, or URLs such as s3://…."
             )
+        self._schema, has_folders = checked_schema(schema), checked_partitioning(partitioning)
         self._filesystem, names = _resolved(paths, filesystem, storage)
+        self._top = top_folder(names) if has_folders else None
         if grows or generation is not None:
             self._begin(names, DIRECTORY_PATTERNS, storage, growing, generation)
         else:
@@ -116,7 +135,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             self._take([path for name in names for path in expand(name, listing, DIRECTORY_PATTERNS)])
 
     def _inspect_file(self, path: str) -> Inspected:
-        return _inspect(self._filesystem, path)
+        return inspect_file(self._filesystem, path)
 
     def _facts(self, found: Inspected) -> FileFacts:
         file, _ = found
@@ -124,21 +143,23 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     def _check_alike(self, first: Inspected, other: Inspected) -> None:
         if any(other[0].group_rows):
-            columns = _chosen(self._columns, first[1].names, first[0].path)
-            _check_schemas([first, other], columns, self._columns is None)
+            check_same_records(first, other, self._columns, self._schema, self._top)
 
     def _take(self, paths: Sequence[str]) -> None:
         inspected = self._inspected(paths)
         # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
-        chosen = _chosen(self._columns, filled[0][1].names, filled[0][0].path)
-        _check_schemas(filled, chosen, self._columns is None)
+        columns, self._names = record_columns(filled, self._columns, self._schema, self._top)
         files = tuple(file for file, _ in inspected)
-        self._names = tuple(filled[0][1].names)
-        self._groups, self._paths = RowGroups(self._filesystem, chosen, files), tuple(paths)
+        self._groups, self._paths = RowGroups(self._filesystem, columns, files), tuple(paths)
         self._ends = np.cumsum([count for file in files for count in file.group_rows] or [0], dtype=np.int64)
         described = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in files]
-        self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
+        wanted: list[Any] = [columns.names, described]
+        if self._schema is not None:
+            wanted.append([str(columns.types[name]) for name in columns.names])
+        if columns.folders:
+            wanted.append([sorted(values_in(file.path, columns.top).items()) for file in files])
+        self._identity = hex_digest(repr(tuple(wanted))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
             raise NoRecordsError(f"the files {first_few(paths)} contain no rows. Pass a file with at least one row.")
@@ -160,10 +181,15 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         except unreadable() as error:
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
+<<<<<<< HEAD
             raise SourceError(
                 f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: "
                 f"{shorten(error)}. Check the file, or write it again."
             ) from error
+=======
+            what = f"record key {keys[0]} (row group {place})"
+            raise reading_error(path, what, error, "Write the file again.") from error
+>>>>>>> w-pq
 
     @property
     def facts(self) -> SourceFacts:
@@ -194,25 +220,26 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             LengthsError: there is no such column, or its values have no length.
             SourceError: a file cannot be read.
         """
-        column_named(name, self._names, "the files have")
-        return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._groups.files))))
+        column = column_named(name, self._names, "the files have")
+        numbers = range(len(self._groups.files))
+        return np.concatenate(of_each(lambda number: self._lengths_in(number, name, column), numbers))
 
-    def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        file = self._groups.files[number]
+    def _lengths_in(self, number: int, name: str, column: str) -> npt.NDArray[np.int64]:
+        file, columns = self._groups.files[number], self._groups.columns
 
         def find(_: Any = None) -> FoundRecords:
             try:
                 lengths = self._groups.lengths(number, name)
             except unreadable() as error:
-                raise SourceError(
-                    f"{shorten(file.path)}: column {short_repr(name)} cannot be read: "
-                    f"{shorten(error)}. Leave it out with columns=, or write the file again."
-                ) from error
+                remedy = "Leave it out with columns=, or write the file again."
+                raise reading_error(file.path, f"column {short_repr(name)}", error, remedy) from error
             return FoundRecords(len(lengths), {"lengths": lengths})
 
-        if not is_local(self._groups.filesystem):
+        if column in columns.folders or not is_local(self._groups.filesystem):
             return find().arrays["lengths"]
-        return index_of(file.path, lengths_kind(find, "parquet", name), stamp=file.stamp).arrays["lengths"]
+        read_as = str(columns.types[column]) if column in columns.types else None
+        kind = lengths_kind(find, "parquet", name, read_as)
+        return index_of(file.path, kind, stamp=file.stamp).arrays["lengths"]
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         groups = np.unique(np.searchsorted(self._ends, keys, side="right"))
@@ -224,7 +251,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._groups.close()
 
     def __repr__(self) -> str:
-        return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns, 8)})"
+        return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns.names, 8)})"
 
 
 def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
@@ -247,6 +274,7 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
             "mix the sources with a MixSampler."
         )
     return found, [path for _, path in resolved]
+<<<<<<< HEAD
 
 
 def _inspect(filesystem: Any, path: str) -> Inspected:
@@ -348,3 +376,5 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> t
             f"columns: {first_few(names, 8)}."
         )
     return chosen
+=======
+>>>>>>> w-pq

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import shorten
+from ...errors import SourceError
 from ...files.reader_pool import ReaderPool
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..parts import part_of
 from .block_cache import BlockCache
 from .column_lengths import column_named, lengths_of_column
-from .decoded import DecodedRows, Form
+from .decoded import DecodedRows
 from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
+from .record_columns import FileColumns, RecordColumns
 
 FOOTER_BYTES = 128 * 2**20
 """Maximum bytes of parsed footers in memory, and of the footers of open files. The last used one always stays."""
@@ -31,6 +34,9 @@ FOOTER_BYTES = 128 * 2**20
 # Measured: 16 MB for a footer of 2.2 MB.
 _PARSED = 7
 """Ratio of the memory that a parsed footer takes to its size in the file."""
+
+_TOO_LARGE = "chunked array"
+"""Words by which pyarrow says that a nested column of a row group does not fit one array."""
 
 
 class ParquetPart(NamedTuple):
@@ -54,18 +60,18 @@ class RowGroups:
 
     Args:
         filesystem: file system of all files.
-        columns: names of the columns that are decoded.
+        columns: columns of the records.
         files: facts about the files.
     """
 
-    def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
+    def __init__(self, filesystem: Any, columns: RecordColumns, files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
         # Parsing a footer of 20,000 chunks of columns takes 10 ms, many times as long as decoding a row group.
         self._footers = BlockCache(self._footer, FOOTER_BYTES)
         self._readers = ReaderPool(self._reader, None, FOOTER_BYTES, keep_failed=False)
 
-    def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, tuple[str, ...], tuple[ParquetPart, ...]]]:
+    def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, RecordColumns, tuple[ParquetPart, ...]]]:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
@@ -89,11 +95,18 @@ class RowGroups:
             LengthsError: there is no such column, or its values have no length.
             SourceError: the file was modified.
         """
+        path = self.files[number].path
+        if not any(self.files[number].group_rows):  # such a file may have other columns
+            return np.empty(0, np.int64)
         with self._opened(number) as handle:
             file = parquet_library().ParquetFile(handle, pre_buffer=False)
-            column = column_named(name, file.schema_arrow.names, "the file has")
-            groups = (file.read_row_group(group, columns=[column]) for group in range(file.num_row_groups))
-            found = [lengths_of_column(group.column(0), name, column) for group in groups]
+            schema, metadata = file.schema_arrow, file.metadata
+            known = [*schema.names, *self.columns.types]
+            column = column_named(name, known, "the file has")
+            columns = FileColumns(self.columns.only(column), schema, path)
+            reader = _TableReader(handle, metadata, columns.asked, path)
+            tables = (columns.fitted(reader.table(group)) for group in range(file.num_row_groups))
+            found = [lengths_of_column(table.column(0), name, column) for table in tables]
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def close(self) -> None:
@@ -108,17 +121,18 @@ class RowGroups:
 
     def _prefetch_file(self, number: int, groups: Sequence[int]) -> None:
         with suppress(*unreadable()), self._opened(number) as handle:
-            metadata = self._footers.get(number).metadata
-            handle.prefetch([chunk for group in groups for chunk in chunks_of(metadata.row_group(group), self.columns)])
+            footer = self._footers.get(number)
+            wanted = [chunks_of(footer.metadata.row_group(group), footer.columns.own) for group in groups]
+            handle.prefetch([chunk for chunks in wanted for chunk in chunks])
 
     def _footer(self, number: int) -> _Footer:
         with self._opened(number) as handle:
-            return _Footer(parquet_library().ParquetFile(handle), self.columns)
+            return _Footer(parquet_library().ParquetFile(handle), self.columns, self.files[number].path)
 
     def _reader(self, number: int) -> _Reader:
         footer = self._footers.get(number)
         file = self.files[number]
-        return _Reader(open_handle(self.filesystem, file.path, file.stamp), footer, self.columns)
+        return _Reader(open_handle(self.filesystem, file.path, file.stamp), footer, file.path)
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
@@ -148,45 +162,107 @@ class _Footer:
 
     Args:
         file: the file, a `pyarrow.parquet.ParquetFile`.
-        columns: names of the columns that are decoded.
+        columns: columns of the records.
+        path: path of the file.
     """
 
-    def __init__(self, file: Any, columns: tuple[str, ...]) -> None:
+    def __init__(self, file: Any, columns: RecordColumns, path: str) -> None:
         self.metadata = file.metadata
         self.nbytes = _PARSED * file.metadata.serialized_size
-        schema = file.schema_arrow
-        self.asked = None if schema.names == list(columns) else list(columns)
-        """Names of the columns to request; None for all columns."""
-        self.form = Form(columns, [schema.field(name).type for name in columns])
+        self.columns = FileColumns(columns, file.schema_arrow, path)
 
 
-class _Reader:
-    """Open file. Each thread that reads it at the same time gets its own `ParquetFile`.
+class _TableReader:
+    """Read row groups of an open file as Arrow tables. Each thread that reads it at the same time gets its own `ParquetFile`.
 
     Args:
         handle: the open file.
-        footer: its parsed footer.
-        columns: names of the columns that are decoded.
+        metadata: its parsed footer.
+        asked: names of the columns to read; None for all.
+        path: path of the file, for messages.
     """
 
-    def __init__(self, handle: Any, footer: _Footer, columns: tuple[str, ...]) -> None:
-        self.handle, self._footer, self._columns = handle, footer, columns
+    def __init__(self, handle: Any, metadata: Any, asked: list[str] | None, path: str) -> None:
+        self._handle, self._metadata, self._asked, self._path = handle, metadata, asked, path
         self._unused: list[Any] = []
-        self.nbytes = footer.nbytes
+        self._slices: dict[int, int] = {}
+        """For each row group that pyarrow cannot read as a whole: number of rows that it can read at once."""
 
-    def block(self, group: int) -> DecodedRows:
-        if isinstance(self.handle, StoreFile):
-            self.handle.load(chunks_of(self._footer.metadata.row_group(group), self._columns))
-        file = self._file()
-        table = file.read_row_group(group, columns=self._footer.asked, use_threads=False)
-        self._unused.append(file)  # not after an error, as nobody knows its state
-        return DecodedRows(table, self._footer.form)
+    def table(self, group: int) -> Any:
+        """Return a row group as a `pyarrow.Table`.
+
+        Args:
+            group: index of the row group in the file.
+
+        Raises:
+            SourceError: pyarrow cannot read a single row.
+        """
+        if group not in self._slices:
+            file = self._file()
+            try:
+                table = file.read_row_group(group, columns=self._asked, use_threads=False)
+            except NotImplementedError as error:
+                if _TOO_LARGE not in str(error):
+                    raise
+            else:
+                self._unused.append(file)  # not after an error, as nobody knows its state
+                return table
+        return self._joined_slices(group)
+
+    def _joined_slices(self, group: int) -> Any:
+        """Return a row group as a table of several pieces.
+
+        pyarrow cannot read more than 2 GiB of strings, or 2**31 items, in lists or structs at once.
+
+        Args:
+            group: index of the row group in the file.
+        """
+        import pyarrow as pa
+
+        at_once = self._slices.get(group) or max(1, self._metadata.row_group(group).num_rows // 4)
+        while True:
+            file = self._file()
+            try:
+                slices = file.iter_batches(at_once, row_groups=[group], columns=self._asked, use_threads=False)
+                table = pa.Table.from_batches(list(slices))
+            except NotImplementedError as error:
+                if at_once == 1 or _TOO_LARGE not in str(error):
+                    raise SourceError(
+                        f"{shorten(self._path)}: row group {group} has a row of more than 2 GiB, which pyarrow cannot "
+                        f"read: {shorten(error)}. Leave its column out with columns=, or write less into one row."
+                    ) from error
+                at_once = max(1, at_once // 4)
+            else:
+                self._slices[group] = at_once
+                self._unused.append(file)
+                return table
 
     def _file(self) -> Any:
         with suppress(IndexError):  # another thread may have been faster
             return self._unused.pop()
         # Without threads: the loader has its own, and worker processes besides. Nothing is kept of a row group that was read.
-        return parquet_library().ParquetFile(self.handle, metadata=self._footer.metadata, pre_buffer=False)
+        return parquet_library().ParquetFile(self._handle, metadata=self._metadata, pre_buffer=False)
+
+
+class _Reader:
+    """Open file, and the columns of the records in it.
+
+    Args:
+        handle: the open file.
+        footer: its parsed footer.
+        path: path of the file.
+    """
+
+    def __init__(self, handle: Any, footer: _Footer, path: str) -> None:
+        self.handle, self._footer = handle, footer
+        self._tables = _TableReader(handle, footer.metadata, footer.columns.asked, path)
+        self.nbytes = footer.nbytes
+
+    def block(self, group: int) -> DecodedRows:
+        columns = self._footer.columns
+        if isinstance(self.handle, StoreFile):
+            self.handle.load(chunks_of(self._footer.metadata.row_group(group), columns.own))
+        return DecodedRows(columns.fitted(self._tables.table(group)), columns.form)
 
     def close(self) -> None:
         self.handle.close()

@@ -84,8 +84,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     headers at its offsets.
 
     Args:
-        paths: a path, a glob, a directory (its `*.tar` files), or a list of these. Files of a glob or directory are sorted by
-            name; a list keeps its order. A path that ends in `.json` is a list of tar files (webdataset's `wids` format).
+        paths: a path, a glob, a directory (its `*.tar` files, at any depth), or a list of these. Files of a glob or directory
+            are sorted by path; a list keeps its order. A path that ends in `.json` is a list of tar files (webdataset's
+            `wids` format).
         index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).

@@ -37,6 +37,56 @@ def test_paths_of_all_kinds_give_files(tmp_path, monkeypatch):
     assert find_files([tmp_path, "~/*.rec", "~/c.txt"], ("*.rec",)) == [*both, *both, f"{tmp_path}/c.txt"]
 
 
+DEEP = [
+    "a.rec",
+    "b=1/c=2/x.rec",
+    "b=1/c=2/y.rec",
+    "b=1/z.rec",
+    "b-1.rec",
+    ".hidden/x.rec",
+    "_temporary/0/x.rec",
+    "b=1/_x.rec",
+    "b=1/.x.rec",
+    "__MACOSX/a.rec",
+    "b=1/c=2/notes.txt",
+]
+"""Files in a folder and its folders; those after the fifth are not data."""
+
+
+def test_a_folder_is_searched_to_its_bottom(tmp_path):
+    """Its files are sorted by path, as those of `**` are; hidden and private folders and files are left out."""
+    for name in DEEP:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    expected = sorted(f"{tmp_path}/{name}" for name in DEEP[:5])
+    for folder in (tmp_path, f"{tmp_path}/"):
+        assert find_files(folder, ("*.rec",)) == expected
+    assert find_files(tmp_path / "b=1", ("*.rec",)) == [path for path in expected if "b=1/" in path]
+    assert find_files(tmp_path / "_temporary", ("*.rec",)) == [f"{tmp_path}/_temporary/0/x.rec"]
+    with pytest.raises(SourceNotFoundError, match=r"contains no file named \*\.csv"):
+        find_files(tmp_path, ("*.csv",))
+
+
+def test_the_folders_of_a_store_are_searched_to_their_bottom():
+    """Names below the folder are left out by the same rule; the folder itself may have any name."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for name in DEEP:
+        memory.pipe(f"/_deep/{name}", b"1")
+    assert find_files("memory://_deep", ("*.rec",)) == sorted(f"memory://_deep/{name}" for name in DEEP[:5])
+    memory.rm("/_deep", recursive=True)
+
+
+def test_a_link_into_a_circle_ends_the_search_of_a_folder(tmp_path):
+    """A link to another folder is followed; one to a folder around it is not."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b.rec").write_bytes(b"1")
+    (tmp_path / "in" / "back").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "other")
+    assert find_files(tmp_path / "in", ("*.rec",)) == [f"{tmp_path}/in/link/b.rec"]
+
+
 def test_reads_give_the_bytes_of_their_ranges(file):
     """At any offset, from several threads, and after the file travelled by pickle."""
     copy = pickle.loads(pickle.dumps(file))

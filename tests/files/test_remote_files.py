@@ -138,17 +138,17 @@ def test_streams_and_copies_of_remote_files(store, to_store):
     ("path", "names"),
     [
         ("train/a.bin", ["train/a.bin"]),
-        ("train", ["train/a.bin", "train/b.bin"]),
-        ("train/", ["train/a.bin", "train/b.bin"]),
+        ("train", ["train/a.bin", "train/b.bin", "train/deep/c.bin"]),
+        ("train/", ["train/a.bin", "train/b.bin", "train/deep/c.bin"]),
         ("train/[ab].bin", ["train/a.bin", "train/b.bin"]),
         ("**/*.bin", ["one.bin", "train/a.bin", "train/b.bin", "train/deep/c.bin"]),
         ("*/b.*", ["train/b.bin"]),
         ("train/deep/**", ["train/deep/c.bin"]),
-        ("", ["one.bin"]),
+        ("", ["one.bin", "train/a.bin", "train/b.bin", "train/deep/c.bin"]),
     ],
 )
 def test_paths_in_a_store_give_the_same_files_as_local_ones(to_store, path, names):
-    """A file, a folder, patterns; sorted by name."""
+    """A file, a folder to its bottom, patterns; sorted by path."""
     url = f"s3://{BUCKET}/{path}" if path else f"s3://{BUCKET}"
     assert find_files(url, ("*.bin",), to_store) == [f"s3://{BUCKET}/{name}" for name in names]
 

@@ -61,6 +61,14 @@ def parquet(folder):
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=30)
 
 
+def parquet_folders(folder):
+    """Files in folders that name a field; the types of a column differ."""
+    for number, keys in enumerate(np.array_split(np.arange(COUNT), 3)):
+        (folder / f"part={number}" / "deep").mkdir(parents=True)
+        columns = {"other": keys, "key": keys.astype((np.int8, np.int16, np.int64)[number])}
+        pq.write_table(pa.table(columns), folder / f"part={number}" / "deep" / "x.parquet", row_group_size=15)
+
+
 def tokens(folder):
     """Documents of unequal length, in two files."""
     for name, keys in zip("xy", np.array_split(np.arange(COUNT), 2)):
@@ -88,6 +96,10 @@ KINDS = {
         ArrayRecordDataSource,
     ),
     "parquet": (parquet, lambda path, **more: ParquetDataSource(path, columns=["key", "text"], **more)),
+    "parquet_folders": (
+        parquet_folders,
+        lambda path, **more: ParquetDataSource(path, schema=pa.schema({"key": pa.int64(), "part": pa.int8()}), **more),
+    ),
     "tokens": (tokens, TokenSource),
     "fixed_tokens": (
         tokens,
@@ -110,8 +122,8 @@ def upstream(tmp_path_factory):
         for name, (write, _) in KINDS.items():
             (root / name).mkdir()
             write(root / name)
-            for path in (root / name).iterdir():
-                put(address, f"{name}/{path.name}", path.read_bytes())
+            for path in filter(Path.is_file, (root / name).rglob("*")):
+                put(address, str(path.relative_to(root)), path.read_bytes())
         with proxy_to(address) as proxy:  # what the library opens once in a process is open now
             TokenSource(f"s3://{BUCKET}/tokens/x.npy", storage_options=options(proxy, cache_dir=str(root / "cache")))
         yield address, root

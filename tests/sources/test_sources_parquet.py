@@ -178,7 +178,7 @@ def test_globs_work_on_every_file_system(folder):
     assert keys_of(ParquetDataSource("deep/er", filesystem=sub)) == list(range(30, 40))
     assert keys_of(ParquetDataSource(f"file://{folder}/a.parquet")) == list(range(10))
     fsspec = pytest.importorskip("fsspec")
-    assert keys_of(ParquetDataSource(str(folder), filesystem=fsspec.filesystem("file"))) == list(range(30))
+    assert keys_of(ParquetDataSource(str(folder), filesystem=fsspec.filesystem("file"))) == list(range(40))
     for name in ("nope", "*.nope", "nope/*.parquet"):
         with pytest.raises(SourceNotFoundError, match="nope"):
             ParquetDataSource(name, filesystem=sub)
