@@ -181,15 +181,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         except unreadable() as error:
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
-<<<<<<< HEAD
-            raise SourceError(
-                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: "
-                f"{shorten(error)}. Check the file, or write it again."
-            ) from error
-=======
             what = f"record key {keys[0]} (row group {place})"
-            raise reading_error(path, what, error, "Write the file again.") from error
->>>>>>> w-pq
+            raise reading_error(path, what, error, "Check the file, or write it again.") from error
 
     @property
     def facts(self) -> SourceFacts:
@@ -274,107 +267,3 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
             "mix the sources with a MixSampler."
         )
     return found, [path for _, path in resolved]
-<<<<<<< HEAD
-
-
-def _inspect(filesystem: Any, path: str) -> Inspected:
-    """Read the footer of a file, and return facts about its row groups, and its Arrow schema.
-
-    Args:
-        filesystem: file system of the file.
-        path: path of the file.
-
-    Raises:
-        SourceError: the file is empty, cut off or not Parquet, or has several columns of one name.
-    """
-    try:
-        with open_handle(filesystem, path) as handle:
-            stamp = stamp_of_open(filesystem, path, handle)
-            if not stamp.size:
-                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again.")
-            file = parquet_library().ParquetFile(handle)
-            counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
-            schema = file.schema_arrow.remove_metadata()
-            _check_names(schema, path)
-            # The file ends in the footer, its length, and PAR1.
-            length = int.from_bytes(handle.read_at(4, stamp.size - 8), "little")
-            footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[:16]
-            return ParquetPart(path, stamp, counts, footer), schema
-    except unreadable() as error:
-        raise SourceError(
-            f"{shorten(path)} is not a Parquet file, or is cut off: {shorten(error)}. Write the file again."
-        ) from error
-
-
-def schema_of_file(path: str) -> Any:
-    """Return the Arrow schema of a local Parquet file.
-
-    Raises:
-        SourceError: the file is not Parquet, is damaged, or has several columns of one name.
-    """
-    return _inspect(resolve(None, path, storage_options_of(None))[0], path)[1]
-
-
-def _check_names(fields: Iterable[Any], path: str) -> None:
-    """Raise SourceError if two columns, or two fields of one struct, have the same name.
-
-    A record is a dict, so names must be unique.
-
-    Args:
-        fields: fields of an Arrow schema or struct.
-        path: path of the file, for the message.
-    """
-    names = [field.name for field in fields]
-    if len(set(names)) < len(names):
-        repeated_names = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
-        raise SourceError(
-            f"{shorten(path)}: several columns have the same name, {repeated_names}. Write the file with a different "
-            "name for each column."
-        )
-    for field in fields:
-        _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
-
-
-def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
-    """Raise SourceError if the columns of a file differ from the columns of the first file.
-
-    The order of columns, and whether they may contain nulls, may differ.
-
-    Args:
-        inspected: facts and schema of each file.
-        columns: names of the columns that are read.
-        whole: True: a further file must have no columns besides `columns`. False: such columns are ignored.
-    """
-    first, schema = inspected[0]
-    for file, other in inspected[1:]:
-        difference = _difference(schema, other, columns)
-        if whole:
-            difference += [f"{name!r} is new" for name in other.names if name not in columns]
-        if difference:
-            raise SourceError(
-                f"{shorten(file.path)} has other columns than {shorten(first.path)}: {first_few(difference)}. "
-                "Pass columns= that all files have, or make one source for each schema."
-            )
-
-
-def _difference(schema: Any, other: Any, columns: tuple[str, ...]) -> list[str]:
-    missing = [f"{name!r} is missing" for name in columns if name not in other.names]
-    shared = [(name, schema.field(name).type, other.field(name).type) for name in columns if name in other.names]
-    return missing + [f"{name!r} is {found}, not {wanted}" for name, wanted, found in shared if found != wanted]
-
-
-def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> tuple[str, ...]:
-    if columns is None:
-        return tuple(names)
-    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
-    if not chosen:
-        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(path)}: {first_few(names, 8)}.")
-    unknown = [name for name in chosen if name not in names]
-    if unknown:
-        raise ValueError(
-            f"{shorten(path)} has no column {first_few(list(map(short_repr, unknown)))}. Name some of its "
-            f"columns: {first_few(names, 8)}."
-        )
-    return chosen
-=======
->>>>>>> w-pq
