@@ -75,18 +75,17 @@ def encrypted(path: str) -> SourceError:
     )
 
 
-def reading_error(path: str, what: str, error: BaseException, remedy: str) -> SourceError:
+def reading_error(path: str, what: str, error: BaseException) -> SourceError:
     """Return the error for a part of a file that cannot be read.
 
     Args:
         path: path of the file.
         what: the part, such as "record key 7".
         error: error of the library.
-        remedy: last sentence of the message, if the file is not encrypted.
     """
     if "decrypt" in str(error):
         return encrypted(path)
-    return SourceError(f"{shorten(path)}: {what} cannot be read: {shorten(error)}. {remedy}")
+    return SourceError(f"{shorten(path)}: {what} cannot be read: {shorten(error)}. Check the file, or write it again.")
 
 
 def schema_of_file(path: str) -> Any:

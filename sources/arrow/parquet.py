@@ -182,7 +182,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
             what = f"record key {keys[0]} (row group {place})"
-            raise reading_error(path, what, error, "Check the file, or write it again.") from error
+            raise reading_error(path, what, error) from error
 
     @property
     def facts(self) -> SourceFacts:
@@ -224,8 +224,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             try:
                 lengths = self._groups.lengths(number, name)
             except unreadable() as error:
-                remedy = "Leave it out with columns=, or write the file again."
-                raise reading_error(file.path, f"column {short_repr(name)}", error, remedy) from error
+                raise reading_error(file.path, f"column {short_repr(name)}", error) from error
             return FoundRecords(len(lengths), {"lengths": lengths})
 
         if column in columns.folders or not is_local(self._groups.filesystem):
