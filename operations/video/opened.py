@@ -112,9 +112,9 @@ class OpenVideo:
     def _decoded(self, number: int) -> Any:
         stamp = self._stamps[number]
         key = self._keys[max(0, bisect_right(self._keys, stamp) - 1)]
-        if self._left is None or stamp <= self._at or key > self._at:
-            self._go_to(key)
         try:
+            if self._left is None or stamp <= self._at or key > self._at:
+                self._go_to(key)
             for frame in self._left:
                 self._at = frame.pts if frame.pts is not None else self._at
                 if self._at == stamp:
@@ -133,12 +133,8 @@ class OpenVideo:
         )
 
     def _go_to(self, key: int) -> None:
-        try:
-            self._container.seek(key, stream=self._stream, backward=True)
-            self._left, self._at = self._container.decode(self._stream), key - 1
-        except Exception as error:
-            self._left = None
-            raise self._failed(f"has no place {self._seconds_of(key):.3f} s", error) from error
+        self._container.seek(key, stream=self._stream, backward=True)
+        self._left, self._at = self._container.decode(self._stream), key - 1
 
     def _failed(self, what: str, error: Exception) -> VideoError:
         return VideoError(f"{shorten(self._name)} {what}: {shorten(error)}. Leave it out, or write it again.")

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import SourceError
+from ...files.partitions import types_of, values_in
 from ...files.storage_options import storage_options_of
 from .files import StoreFiles, parquet_library, resolve
-from .partitions import types_of, values_in
 from .record_columns import RecordColumns, can_cast, target_types
 from .row_groups import ParquetPart, open_handle, stamp_of_open, unreadable
 from .same_values import castable, common_type, values_of

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ...errors import NoRecordsError
+from ...files.partitions import checked_partitioning, top_folder, values_in
 from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
@@ -44,7 +45,6 @@ from .inspection import (
     reading_error,
     record_columns,
 )
-from .partitions import checked_partitioning, top_folder, values_in
 from .row_groups import RowGroups, unreadable
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...common.messages import short_repr, shorten
 from ...errors import SourceError
+from ...files.partitions import values_in
 from .columns import has_views, plain
 from .decoded import Form
-from .partitions import values_in
 from .same_values import castable, values_of
 
 

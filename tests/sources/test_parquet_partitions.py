@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import SourceError
+from headrace.files.partitions import top_folder, values_in
 from headrace.sources import ParquetDataSource, fingerprint_of
-from headrace.sources.arrow.partitions import top_folder, values_in
 
 
 def written(path, **columns):

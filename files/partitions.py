@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import Any
 from urllib.parse import unquote
 
-from ...common.messages import short_repr
-from ...files.urls import is_remote
+from ..common.messages import short_repr
+from .urls import is_remote
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """Value by which Hive names the folder of rows without a value."""
