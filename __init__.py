@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from . import tools as tools
     from .chains import HuggingFaceStream, IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, measure_lengths, verify
-    from .formats import decode_example, encode_example
+    from .formats import RaggedFeature, SparseFeature, decode_example, encode_example
     from .loader import (
         Auto,
         DataLoader,
@@ -155,6 +155,7 @@ __all__ = [
     "Pack",
     "Pad",
     "ParquetDataSource",
+    "RaggedFeature",
     "RandAugment",
     "RandomClip",
     "RandomErasing",
@@ -170,6 +171,7 @@ __all__ = [
     "ShardByJaxProcess",
     "ShardOptions",
     "SourceFacts",
+    "SparseFeature",
     "Subset",
     "TFRecordDataSource",
     "TarDataSource",

@@ -6,8 +6,17 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .example import decode_example, encode_example
+    from .joined_features import RaggedFeature, SparseFeature
 
-__all__ = ["decode_example", "encode_example"]
+__all__ = ["RaggedFeature", "SparseFeature", "decode_example", "encode_example"]
 
 if not TYPE_CHECKING:
-    __getattr__ = names_from(__name__, {"decode_example": "example", "encode_example": "example"})
+    __getattr__ = names_from(
+        __name__,
+        {
+            "RaggedFeature": "joined_features",
+            "SparseFeature": "joined_features",
+            "decode_example": "example",
+            "encode_example": "example",
+        },
+    )

@@ -1,129 +1,212 @@
-"""Decode and encode `tf.train.Example` without TensorFlow.
+"""Decode and encode `tf.train.Example` and `tf.train.SequenceExample` without TensorFlow.
 
-    Example {features: 1 → Features {feature: 1 → {key: 1, value: 2 → Feature}}}
-    Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated; numbers packed or not}}
-
-Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow (core/example).
+In: serialised bytes. Out: a dict of features. The bytes are parsed in `feature_messages.py`; values are converted to
+requested types in `feature_types.py` and `joined_features.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import first_few, short_repr, shorten
+from ..common.messages import first_few, short_repr
 from ..errors import SourceError
+from .feature_messages import BYTES, DELIMITED, FEW, FLOATS, INTEGERS, Found, read_example
+from .feature_types import AllBytesType, FeatureType, NumbersType, OneFeature, Shape, StepsType, TextsType
+from .joined_features import RaggedFeature, RaggedType, SparseFeature, SparseType
 
-
-class Convert(Protocol):
-    """Protocol of a function that converts a feature to the type that the user requested."""
-
-    __qualname__: str
-
-    def __call__(self, name: str, value: Any, /) -> Any: ...
-
-
-# The bytes are parsed here, because a protobuf library returns numbers one by one, and arrays are wanted.
-_BYTES, _FLOATS, _INTEGERS = 1, 2, 3
-_VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 _MOST = np.iinfo(np.int64).max
-_FEW = 12
-"""Maximum number of bytes of varints, or of numbers, that are processed one by one instead of by NumPy."""
 
 
-def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Decode the features of an example to a dict.
+def decode_example(
+    data: bytes, features: Mapping[str, Any] | None = None, sequences: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Decode the features of an example, and the feature lists of a sequence example, to one dict.
 
     Args:
-        data: a serialised `tf.train.Example`.
-        features: the features to return, each with its type: `bytes` (exactly one value), `list` (any number of byte
-            strings), a dtype (exactly one number, as a NumPy scalar), or `(dtype, shape)`, in which one length may be None.
+        data: a serialised `tf.train.Example` or `tf.train.SequenceExample`.
+        features: the features to return, each with its type:
+
+            * `bytes` or `str`: exactly one byte string or text in UTF-8; `list`: any number of byte strings;
+            * a dtype: exactly one number, as a NumPy scalar;
+            * `(dtype, shape)`: an array, in which one length may be None; of objects if `dtype` is `bytes` or `str`;
+            * `(dtype, shape, default)`: likewise, and `default` is returned if the feature is missing or has no value. It is
+              one value, which fills the shape, or an array of the shape;
+            * `headrace.RaggedFeature`: rows of different lengths; `headrace.SparseFeature`: a sparse array.
+
             Default: all features; numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as
             `bytes`, several as a list; a feature without values and type as an empty list.
+        sequences: the feature lists of a sequence example to return, each with the type of one step, as above (without
+            `RaggedFeature` and `SparseFeature`). Numbers become an array with a first axis of steps, or a list of arrays
+            if a length is None; `bytes` and `str` become a list. With a default, the list may be missing, too, and then has no
+            steps. Default: all feature lists; a list of steps, or one array if all steps have equally many numbers.
+
+            If only one of `features` and `sequences` is passed, nothing else is returned.
 
     Raises:
-        SourceError: `data` is not an example; a feature is missing or does not match its type; or a number does not fit its
-            dtype.
-        TypeError: `features` has an unknown type.
+        SourceError: `data` is not an example; a feature is missing or does not match its type; a number does not fit its
+            dtype; or a feature and a feature list have the same name.
+        TypeError: `features` or `sequences` has an unknown type, or both have the same name.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
     {'image': b'...', 'label': array([3]), 'box': array([0.5, 1. ], dtype=float32)}
-    >>> decode_example(data, {"label": np.int32, "box": (np.float32, (1, 2))})
-    {'label': np.int32(3), 'box': array([[0.5, 1. ]], dtype=float32)}
+    >>> decode_example(data, {"label": np.int32, "box": (np.float32, (1, 2)), "weight": (np.float32, (), 1)})
+    {'label': np.int32(3), 'box': array([[0.5, 1. ]], dtype=float32), 'weight': np.float32(1.0)}
+    >>> data = encode_example({"label": 3}, {"frames": [[1, 2], [3, 4], [5, 6]], "words": [[1], [2, 3]]})
+    >>> decode_example(data, {"label": np.int64}, {"frames": (np.uint8, (2,)), "words": (np.int64, (None,))})
+    {'label': np.int64(3), 'frames': array([[1, 2],
+           [3, 4],
+           [5, 6]], dtype=uint8), 'words': [array([1]), array([2, 3])]}
     """
-    return Decoder(features)(data)
+    return Decoder(features, sequences)(data)
 
 
 class Decoder:
-    """Function that decodes examples with fixed `features`; see `decode_example`.
+    """Function that decodes examples with fixed `features` and `sequences`; see `decode_example`.
 
     Raises:
-        TypeError: `features` is not a dict, or has an unknown type.
+        TypeError: `features` or `sequences` is not a dict, or has an unknown type; or both have the same name.
     """
 
-    _converts: dict[str, Convert] | None
+    _features: dict[str, FeatureType] | None = None
+    """Types of the requested features and, in `_sequences`, feature lists. Both None: everything is returned."""
+    _sequences: dict[str, FeatureType] | None = None
 
-    def __init__(self, features: Mapping[str, Any] | None = None) -> None:
-        if features is not None and not isinstance(features, Mapping):
-            raise TypeError(
-                f'features={short_repr(features)} is not a dict. Pass a dict, such as {{"image": '
-                'bytes, "label": np.int64}.'
-            )
-        self._converts = None
+    def __init__(self, features: Mapping[str, Any] | None = None, sequences: Mapping[str, Any] | None = None) -> None:
+        for argument, given in (("features", features), ("sequences", sequences)):
+            if given is not None and not isinstance(given, Mapping):
+                raise TypeError(
+                    f'{argument}={short_repr(given)} is not a dict. Pass a dict, such as {{"image": '
+                    'bytes, "label": np.int64}.'
+                )
         if features is not None:
-            self._converts = {name: _convert(name, wanted) for name, wanted in features.items()}
+            self._features = {name: _type_of_feature(name, wanted) for name, wanted in features.items()}
+        if sequences is not None:
+            self._sequences = {name: StepsType(_type("sequences", name, wanted)) for name, wanted in sequences.items()}
+        self._needed = _needed(self._features), _needed(self._sequences)
+        both = sorted(set(features or ()) & set(sequences or ()))
+        if both:
+            raise TypeError(f"features= and sequences= both name {first_few(both)}. Name it in one of them.")
 
     def __call__(self, data: bytes) -> dict[str, Any]:
-        found, converts = _features(data), self._converts
-        if converts is None:
-            return {name: _alone(value) for name, value in found.items()}
-        missing = [name for name in converts if name not in found]
-        if missing:
-            raise SourceError(
-                f"the example has no feature {first_few(missing)}. Its features are "
-                f"{first_few(sorted(found), 8)}. Name only these in features=."
+        found = read_example(data)
+        if self._features is None and self._sequences is None:
+            return _everything(found)
+        if not (self._needed[0] <= found.features.keys() and self._needed[1] <= found.sequences.keys()):
+            raise self._missing(found)
+        decoded = {name: convert(name, found.features) for name, convert in (self._features or {}).items()}
+        if self._sequences is not None:
+            decoded |= {name: convert(name, found.sequences) for name, convert in self._sequences.items()}
+        return decoded
+
+    def _missing(self, found: Found) -> SourceError:
+        argument, other = "features", "sequences"
+        missing, others = sorted(self._needed[0] - found.features.keys()), found.sequences
+        if not missing:
+            argument, other = other, argument
+            missing, others = sorted(self._needed[1] - found.sequences.keys()), found.features
+        kinds = {"features": "feature", "sequences": "feature list"}
+        kind, known = kinds[argument], getattr(found, argument)
+        if missing[0] in others:
+            return SourceError(
+                f"{first_few(missing[:1])} is a {kinds[other]} of the example, not a {kind}. Name it in {other}=, not in "
+                f"{argument}=."
             )
-        return {name: convert(name, found[name]) for name, convert in converts.items()}
+        names = f"Its {kind}s are {first_few(sorted(known), 8)}" if known else f"It has no {kind}s"
+        return SourceError(
+            f"the example has no {kind} {first_few(missing)}. {names}. Name only these in {argument}=, or pass "
+            f"(dtype, shape, default) for a {kind} that may be missing."
+        )
 
     @property
-    def described(self) -> list[list[str]] | None:
+    def described(self) -> list[Any] | None:
         """JSON values that describe the requested features and their types, for a fingerprint; None for all features."""
-        converts = self._converts
-        return None if converts is None else [[name, convert.__qualname__] for name, convert in converts.items()]
+        if self._sequences is None:
+            return None if self._features is None else _described(self._features)
+        return [*_described(self._features or {}), {"sequences": _described(self._sequences)}]
+
+
+def _needed(types: dict[str, FeatureType] | None) -> frozenset[str]:
+    return frozenset(each for name, convert in (types or {}).items() for each in convert.needed(name))
+
+
+def _described(types: dict[str, FeatureType]) -> list[list[str]]:
+    return [[name, convert.described] for name, convert in types.items()]
+
+
+def _everything(found: Found) -> dict[str, Any]:
+    both = sorted(found.features.keys() & found.sequences.keys())
+    if both:
+        raise SourceError(
+            f"{first_few(both)} is the name of a feature and of a feature list of the example. Name it in features= or in "
+            "sequences=."
+        )
+    features = {name: _alone(value) for name, value in found.features.items()}
+    return features | {name: _steps(values) for name, values in found.sequences.items()}
 
 
 def _alone(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _convert(name: str, wanted: Any) -> Convert:
-    if wanted is bytes:
-        return _one_bytes
-    if wanted is list:
-        return _all_bytes
-    dtype, shape = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (wanted, None)
+def _steps(values: list[Any]) -> Any:
+    """Return the steps of a feature list: one array if all have equally many numbers, otherwise a list."""
+    dtype = next((value.dtype for value in values if isinstance(value, np.ndarray)), None)
+    if dtype is None:
+        return [value[0] for value in values] if all(len(value) == 1 for value in values) else values
+    arrays = [np.asarray(value, dtype) if isinstance(value, list) and not value else value for value in values]
+    if any(isinstance(value, list) or value.dtype != dtype or len(value) != len(arrays[0]) for value in arrays):
+        return arrays
+    stacked = np.stack(arrays)
+    stacked.flags.writeable = False
+    return stacked
+
+
+def _type_of_feature(name: str, wanted: Any) -> FeatureType:
     try:
-        return _Numbers(np.dtype(dtype), None if shape is None else tuple(-1 if n is None else int(n) for n in shape))
+        if isinstance(wanted, RaggedFeature):
+            return RaggedType(wanted)
+        if isinstance(wanted, SparseFeature):
+            return SparseType(wanted)
     except (TypeError, ValueError):
         raise TypeError(
-            f"features[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, list (of "
-            "bytes), a dtype, or (dtype, shape)."
+            f"features[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass a dtype of numbers, and a "
+            "shape and a fill value that fit it."
         ) from None
+    return _type("features", name, wanted)
 
 
-def _all_bytes(name: str, value: Any) -> list[bytes]:
-    if isinstance(value, list):
-        return value
-    raise SourceError(
-        f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. Pass its dtype, "
-        f"features={{{short_repr(name)}: np.{value.dtype}}}."
+def _type(argument: str, name: str, wanted: Any) -> OneFeature:
+    if wanted is list:
+        return AllBytesType(argument)
+    kind, shape, default = wanted, None, None
+    try:
+        if isinstance(wanted, tuple) and len(wanted) in (2, 3):
+            kind, shape = wanted[0], _shape(wanted[1])
+            default = wanted[2] if len(wanted) == 3 else None
+        if kind is bytes or kind is str:
+            return TextsType(kind, shape, default, argument)
+        return NumbersType(kind, shape, default, argument)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    if default is not None:
+        with_default = "a default that fits them: one value, or an array of the shape"
+        raise TypeError(
+            f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass (dtype, shape, default) with "
+            f"{with_default} (also if a length is None)."
+        )
+    joined = ", a RaggedFeature or a SparseFeature" if argument == "features" else ""
+    raise TypeError(
+        f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, str, list (of "
+        f"bytes), a dtype, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
     )
 
 
+<<<<<<< HEAD
 def _one_bytes(name: str, value: Any) -> bytes:
     several = _all_bytes(name, value)
     if len(several) != 1:
@@ -230,93 +313,62 @@ _READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield `(start, stop)` of each value of field 1.
+=======
+def _shape(given: Any) -> Shape:
+    """Return a shape as the user passed it, with -1 in place of None.
+>>>>>>> w-td
 
     Raises:
-        ValueError: there is another field or wire type.
+        TypeError, ValueError: it is not a shape, or more than one length is unknown.
     """
-    for number, kind, first, end in _fields(data, start, stop):
-        if (number, kind) != (1, _DELIMITED):
-            raise ValueError(number)
-        yield first, end
+    shape = tuple(-1 if n is None else int(n) for n in ((given,) if isinstance(given, (int, np.integer)) else given))
+    if shape.count(-1) > 1:
+        raise ValueError(shape)
+    return shape
 
 
-def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield `(number, wire type, start, stop)` of each field of a message.
-
-    Raises:
-        ValueError: the message is damaged.
-    """
-    while start < stop:
-        key, start = _varint(data, start)
-        kind, end = key & 7, start
-        if kind == _DELIMITED:
-            size, start = _varint(data, start)
-            end = start + size
-        elif kind == _VARINT:
-            _, end = _varint(data, start)
-        else:
-            end += _FIXED[kind]
-        if end > stop:
-            raise ValueError(end)
-        yield key >> 3, kind, start, end
-        start = end
-
-
-_FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the varint at a position. Return its value, and the position after it.
-
-    A varint has seven bits in each byte, the lowest first. The eighth bit means that another byte follows.
-
-    Raises:
-        ValueError: it has more than 64 bits.
-    """
-    value = shift = 0
-    while (byte := data[at]) > 127:
-        value |= (byte & 127) << shift
-        shift, at = shift + 7, at + 1
-        if shift > 63:
-            raise ValueError(shift)
-    return value | byte << shift, at + 1
-
-
-def _varints(data: bytes) -> npt.NDArray[np.int64]:
-    if len(data) <= _FEW:
-        numbers, at = [], 0
-        while at < len(data):
-            number, at = _varint(data, at)
-            numbers.append(number)
-        return np.array(numbers, np.uint64).view(np.int64)
-    raw = np.frombuffer(data, np.uint8)
-    last = np.flatnonzero(raw < 128)
-    if len(last) == len(raw):
-        return raw.astype(np.int64)
-    if last[-1:] != len(raw) - 1:
-        raise ValueError(len(raw))
-    firsts = np.concatenate(([0], last[:-1] + 1))
-    place = np.arange(len(raw)) - np.repeat(firsts, last - firsts + 1)
-    if place.max() > 9:
-        raise ValueError(len(raw))
-    return np.add.reduceat((raw & 127).astype(np.uint64) << (7 * place).astype(np.uint64), firsts).view(np.int64)
-
-
-def encode_example(record: Mapping[str, Any]) -> bytes:
-    r"""Encode a dict as a `tf.train.Example`, in the order of the dict.
+def encode_example(record: Mapping[str, Any], sequences: Mapping[str, Any] | None = None) -> bytes:
+    r"""Encode a dict as a `tf.train.Example`, or two dicts as a `tf.train.SequenceExample`, in the order of the dicts.
 
     Args:
         record: features by name: bytes, strings or numbers; one, a list or an array. Arrays are flattened. Integers and
             booleans become `int64`, other numbers `float32`.
+        sequences: feature lists by name, for a `tf.train.SequenceExample`: for each a list of steps, or an array whose first
+            axis is the steps. A step is like a feature of `record`, and all steps of a list have the same kind of values.
+            Default None: a `tf.train.Example`.
 
     Raises:
-        TypeError: a name is not a string; a value has another type, or is an integer that does not fit `int64`.
+        TypeError: a name is not a string; a value has another type, or is an integer that does not fit `int64`; or feature
+            lists are not lists of steps of one kind.
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
+    >>> decode_example(encode_example({"id": 7}, {"x": [[1, 2], [3, 4]], "words": ["a", "b"]}))
+    {'id': array([7]), 'x': array([[1, 2],
+           [3, 4]]), 'words': [b'a', b'b']}
     """
     entries = (_field(_field(_name(name)) + _field(_feature(name, value), 2)) for name, value in record.items())
-    return _field(b"".join(entries))
+    features = _field(b"".join(entries))
+    if sequences is None:
+        return features
+    lists = (_field(_field(_name(name)) + _field(_feature_list(name, steps), 2)) for name, steps in sequences.items())
+    return features + _field(b"".join(lists), 2)
+
+
+def _feature_list(name: str, steps: Any) -> bytes:
+    if not isinstance(steps, (list, tuple)) and not (isinstance(steps, np.ndarray) and steps.ndim):
+        raise TypeError(
+            f"sequences[{short_repr(name)}]={short_repr(steps)} is not a list of steps. Pass a list with the value of each "
+            "step, or an array whose first axis is the steps."
+        )
+    # An empty step has no type: TensorFlow then takes the type of the other steps.
+    written = [b"" if np.size(step) == 0 else _feature(name, step) for step in steps]
+    if len({feature[0] for feature in written if feature}) > 1:
+        raise TypeError(
+            f"sequences[{short_repr(name)}]={short_repr(steps)} has steps of different kinds. Pass only byte strings, only "
+            "integers or only floats, such as arrays of one dtype."
+        )
+    return b"".join(map(_field, written))
 
 
 def _name(name: Any) -> bytes:
@@ -331,15 +383,15 @@ def _feature(name: str, value: Any) -> bytes:
         several = several.ravel().tolist()
     if isinstance(several, (list, tuple)) and several and all(isinstance(item, (bytes, str)) for item in several):
         texts = (item.encode() if isinstance(item, str) else item for item in several)
-        return _field(b"".join(map(_field, texts)), _BYTES)
+        return _field(b"".join(map(_field, texts)), BYTES)
     try:
         numbers = np.asarray(several).reshape(-1)
     except ValueError:  # lists of different lengths
         numbers = np.empty(0, object)
     if numbers.dtype.kind == "f":
-        return _field(_field(numbers.astype("<f4").tobytes()), _FLOATS)
+        return _field(_field(numbers.astype("<f4").tobytes()), FLOATS)
     if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):
-        return _field(_field(_written(numbers)), _INTEGERS)
+        return _field(_field(_written(numbers)), INTEGERS)
     raise TypeError(
         f"feature {short_repr(name)}={short_repr(value)} cannot be stored. Pass bytes, strings, integers "
         "of int64, floats, or arrays of these."
@@ -347,14 +399,14 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def _field(content: bytes, number: int = 1) -> bytes:
-    return _number(number << 3 | _DELIMITED) + _number(len(content)) + content
+    return _number(number << 3 | DELIMITED) + _number(len(content)) + content
 
 
 def _written(numbers: npt.NDArray[Any]) -> bytes:
     if not len(numbers) or (numbers.min() >= 0 and numbers.max() < 128):
         return numbers.astype(np.uint8).tobytes()
     values = numbers.astype(np.int64).view(np.uint64)
-    if len(values) <= _FEW:
+    if len(values) <= FEW:
         return b"".join(map(_number, values.tolist()))
     sizes = 1 + sum((values >= np.uint64(1 << bits)).astype(np.int64) for bits in range(7, 64, 7))
     ends = np.cumsum(sizes)

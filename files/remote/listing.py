@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 
-from ...errors import SourceNotFoundError
+from ...common.messages import TEXT, short_repr, shorten
+from ...errors import SourceError, SourceNotFoundError
 from ..patterns import matches
 from ..storage_options import StorageOptions
-from ..urls import split_url
+from ..urls import split_url, unsigned
+from .http_files import NoRangesError, facts_of
 from .store import FileStore, ask, store_of
 
 
@@ -22,13 +24,20 @@ class RemoteFileSystem:
         if path.endswith("/") or (not key and store.has_folders()):  # the URL of a bucket answers as if it were a file
             return False
         try:
-            ask(path, self._options, lambda store, key: store.stamp(key))
+            try:
+                ask(path, self._options, lambda store, key: store.stamp(key))
+            except NoRangesError:
+                ask(path, self._options, lambda *_: facts_of(path, self._options))
         except SourceNotFoundError:
             return False
         return True
 
     def is_directory(self, path: str) -> bool:
-        if glob.has_magic(path) or not store_of(path, self._options)[0].has_folders():
+        if glob.has_magic(path):
+            return False
+        if not store_of(path, self._options)[0].has_folders():
+            if path.endswith("/"):
+                raise _no_lists(path)
             return False
         return bool(self._below(path, everything=False) or self._below(path))
 
@@ -42,7 +51,9 @@ class RemoteFileSystem:
     def glob(self, pattern: str) -> list[str]:
         store, _ = store_of(pattern, self._options)
         if not store.has_folders():
-            return []
+            if glob.has_magic(split_url(pattern)[1]):
+                raise _no_lists(pattern)
+            raise SourceNotFoundError(f"there is no file {short_repr(unsigned(pattern), TEXT)}. Check the address.")
         root, key = split_url(pattern)
         parts = key.split("/")
         fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
@@ -59,3 +70,10 @@ class RemoteFileSystem:
             return ask(url.rstrip("/") + "/", self._options, question)
         except SourceNotFoundError:  # of fsspec, for a folder that is not there
             return []
+
+
+def _no_lists(path: str) -> SourceError:
+    return SourceError(
+        f"{shorten(unsigned(path))}: HTTP servers do not list their files, so patterns and folders cannot be read from them. "
+        'Pass a list of the URLs of the files, such as ["https://host/0.parquet", "https://host/1.parquet"].'
+    )

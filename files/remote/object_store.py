@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,18 @@ from ...common.redaction import raise_without_secrets, redacted_error, secrets_i
 from ...errors import SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
+from .http_files import HttpStatusError, NoRangesError
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
 """HTTP status codes from 300 to 499 after which a request is repeated. It is repeated after all from 500, too."""
+
+# 400 and 416 are also sent for other reasons. The request for the whole file then tells.
+_NO_RANGES = re.compile("Range request not supported|non-partial response|status code: (400|416|501)")
+"""Pattern of errors of HTTP servers that send only whole files."""
+
+_NO_HEAD = re.compile("Content-Length Header missing|status code: (405|501)")
+"""Pattern of errors of HTTP servers that do not answer requests for the size of a file."""
 
 _CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
 """Words in error messages that mean: no credentials were found, also not by the services of cloud machines."""
@@ -84,12 +92,28 @@ class ObjectStore:
 
     def stamp(self, key: str) -> Stamp:
         if self._is_signed:  # mostly for one method alone, which is not that of `head`
-            return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
-        return _stamp(self._library.head(self._store, key))
+            with self._whole_files_only(_NO_RANGES):
+                return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
+        with self._whole_files_only(_NO_HEAD):
+            return _stamp(self._library.head(self._store, key))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        answer = self._library.get(self._store, key, options={"range": (start, stop)})
-        return memoryview(answer.bytes()), _stamp(answer.meta)
+        with self._whole_files_only(_NO_RANGES):
+            answer = self._library.get(self._store, key, options={"range": (start, stop)})
+            return memoryview(answer.bytes()), _stamp(answer.meta)
+
+    @contextmanager
+    def _whole_files_only(self, pattern: re.Pattern[str]) -> Iterator[None]:
+        """Raise NoRangesError in place of an error of an HTTP server whose text matches the pattern."""
+        try:
+            yield
+        except Exception as error:
+            if self._is_http and pattern.search(str(error)):
+                raise NoRangesError(
+                    "the server sends only whole files. Allow a cache for them, such as "
+                    "storage_options={'cache_bytes': 10**10}."
+                ) from None
+            raise
 
     def files_under(self, prefix: str) -> list[str]:
         return [meta["path"] for some in self._library.list(self._store, prefix or None) for meta in some]
@@ -113,7 +137,8 @@ class ObjectStore:
         status = _STATUS.search(text)
         if "NoSuchBucket" in text or "ContainerNotFound" in text:
             return "there is no such bucket or container; check its name, and the region"
-        if isinstance(error, (kinds.PermissionDeniedError, kinds.UnauthenticatedError)):
+        refused = isinstance(error, HttpStatusError) and status and status[1] in ("401", "403")
+        if refused or isinstance(error, (kinds.PermissionDeniedError, kinds.UnauthenticatedError)):
             return _SIGNATURE if self._is_signed else _LOGIN
         if any(sign in text for sign in _CREDENTIALS):
             return _LOGIN

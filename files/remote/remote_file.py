@@ -6,7 +6,6 @@ Without a cache, ranges that are close to one another share a request.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from bisect import bisect_right
@@ -20,11 +19,12 @@ from ...common.messages import shorten
 from ...errors import SourceError
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
-from ..sums import is_whole, sums_of
-from ..urls import unsigned
-from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, CachedBlocks, Range, blocks_of, together
+from ..sums import is_whole
+from .blocks import AT_ONCE, BLOCK_BYTES, CachedBlocks, Range, blocks_of, together
 from .cache import Cache
-from .parallel import in_parallel
+from .copies import copy_name, folder_of, make_copy, no_cache, stamp_by_request
+from .http_files import OF_CONTENT, NoRangesError
+from .parallel import in_background, in_parallel
 from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
@@ -32,9 +32,6 @@ _AHEAD_BYTES = 8 << 20
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
 """Maximum number of bytes that are read at a time."""
-
-_COPIED_BYTES = 8 * REQUEST_BYTES
-"""Number of bytes of a copy that are fetched at a time."""
 
 _COPY_TRIES = 3
 """Number of times that a copy may be damaged before this is an error."""
@@ -57,18 +54,25 @@ class RemoteFile:
     stamp: Stamp
     _blocks: CachedBlocks | None = None
     """Blocks in the cache; None without a cache."""
+    _is_whole: bool
+    """True if the file is read from a copy, because the server sends no ranges of it."""
 
     def __init__(self, path: str, options: StorageOptions, stamp: Stamp | None = None) -> None:
         self.path, self.storage_options = path, options
-        self.stamp = stamp or ask(path, options, lambda store, key: store.stamp(key))
+        self._cache = Cache(options.cache_dir, options.cache_bytes)
+        self.stamp = stamp or self._current_stamp()
+        self._is_whole = str(self.stamp.modified).startswith(OF_CONTENT)  # no other answer has this version
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
-        # The last part tells how pieces are written: with checksums.
-        self._folder = hashlib.sha256(repr((unsigned(path), *self.stamp, "sums")).encode()).hexdigest()[:24]
-        self._copy_name = f"{self._folder}/whole"
-        self._cache = Cache(options.cache_dir, options.cache_bytes)
+        self._copy_name = copy_name(path, self.stamp)
         if options.cache_bytes:
-            self._blocks = CachedBlocks(self._cache, self._folder, self.size, self._ask)
+            self._blocks = CachedBlocks(self._cache, folder_of(path, *self.stamp), self.size, self._ask)
+
+    def _current_stamp(self) -> Stamp:
+        try:
+            return ask(self.path, self.storage_options, lambda store, key: store.stamp(key))
+        except NoRangesError:
+            return stamp_by_request(self.path, self.storage_options, self._cache)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes `[offset, offset + length)`, and prefetch the next ones if the last read ended at `offset`."""
@@ -90,13 +94,33 @@ class RemoteFile:
                 f"the file has only {self.size} bytes. The file is cut off, or it changed. Write the "
                 "file again."
             )
-        if self._blocks is None:
-            return self._read_apart(list(zip(starts.tolist(), sizes.tolist())))
-        return self._blocks.read(starts, sizes)
+        ranges = list(zip(starts.tolist(), sizes.tolist()))
+        if self._is_whole:
+            return self._read_copy(ranges)
+        try:
+            return self._read_apart(ranges) if self._blocks is None else self._blocks.read(starts, sizes)
+        except NoRangesError:
+            if self._blocks is None:
+                raise no_cache(self.path) from None
+            self._is_whole = True
+            return self._read_copy(ranges)
+
+    def _read_copy(self, ranges: Sequence[Range]) -> list[bytes]:
+        with open(self._opened_copy(), "rb") as copy:
+            found = []
+            for offset, length in ranges:
+                copy.seek(offset)
+                found.append(copy.read(length))
+            return found
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Start to fetch the blocks of these ranges into the cache. Does nothing without a cache."""
-        if self._blocks is not None:
+        """Start to fetch the blocks of these ranges, or the whole file if the server sends no ranges, into the cache.
+
+        Does nothing without a cache.
+        """
+        if self._is_whole:
+            in_background([] if self.has_copy() else [self.keep_copy])
+        elif self._blocks is not None:
             self._blocks.announce(blocks_of(offsets, lengths), int(np.sum(lengths)))
 
     def check_unchanged(self) -> None:
@@ -152,14 +176,8 @@ class RemoteFile:
         claim = self._cache.claim(self._copy_name, wait)
         if claim is None:
             return
-        sums = []
         with claim.file(self.size) as out:
-            for first in range(0, self.size, _COPIED_BYTES):
-                starts = range(first, min(first + _COPIED_BYTES, self.size), REQUEST_BYTES)
-                for part in in_parallel(lambda at: self._ask(at, min(at + REQUEST_BYTES, self.size)), starts):
-                    out.write(part)
-                    sums.append(sums_of(part))
-            claim.keep_sums(b"".join(sums))
+            claim.keep_sums(make_copy(self.path, self.storage_options, self.stamp, out, self._ask, not self._is_whole))
 
     def close(self) -> None: ...
 

@@ -26,10 +26,20 @@ from ..urls import scheme_of, split_url, unsigned
 class FileStore(Protocol):
     """Protocol of a store. Thread-safe. Each call is one request, except for lists of files."""
 
-    def stamp(self, key: str) -> Stamp: ...
+    def stamp(self, key: str) -> Stamp:
+        """Return the stamp of the file `key`.
+
+        Raises:
+            NoRangesError: only an answer with the whole file can have it.
+        """
+        ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """Return the bytes `[start, stop)` of the file `key`, and its stamp if the answer has one, otherwise None."""
+        """Return the bytes `[start, stop)` of the file `key`, and its stamp if the answer has one, otherwise None.
+
+        Raises:
+            NoRangesError: the server sends only whole files.
+        """
         ...
 
     def files_under(self, prefix: str) -> list[str]:

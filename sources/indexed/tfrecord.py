@@ -36,12 +36,22 @@ class TFRecordDataSource(IndexedSource[Any]):
     the user's cache folder if the file's folder is read-only. The checksum of each record is checked when it is read.
 
     Args:
+<<<<<<< HEAD
         paths: a path, a glob, a directory (its files `*.tfrec*`, at any depth), or a list of these. Files of a glob or
             directory are sorted by path; a list keeps its order.
         decode: True: decode each record, a `tf.train.Example`, to a dict: numbers become arrays with one axis, `int64` or
             `float32`; one byte string becomes `bytes`, several a list. Default False: records are `bytes`.
+=======
+        paths: a path, a glob, a directory (its files `*.tfrec*`), or a list of these. Files of a glob or directory are sorted
+            by name; a list keeps its order.
+        decode: True: decode each record, a `tf.train.Example` or `tf.train.SequenceExample`, to a dict: numbers become arrays
+            with one axis, `int64` or `float32`; one byte string becomes `bytes`, several a list. Default False: records are
+            `bytes`.
+>>>>>>> w-td
         features: the features to return, each with its type; implies `decode=True`. Example: `{"image": bytes, "label":
             np.int64, "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
+        sequences: likewise the feature lists of a `tf.train.SequenceExample` to return, each with the type of one step;
+            implies `decode=True`. Example: `{"frames": bytes, "words": (np.int64, (None,))}`.
         index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
@@ -55,7 +65,7 @@ class TFRecordDataSource(IndexedSource[Any]):
         SourceNotFoundError: a path matches no file.
         SourceError: a file is cut off, compressed, or not TFRecord; or there are no records.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is neither a string nor a `pathlib.Path`, `features` has an unknown type, or
+        TypeError: a path is neither a string nor a `pathlib.Path`, `features` or `sequences` has an unknown type, or
             `max_open_files` is not an integer.
         MissingExtraError: the library google-crc32c is not installed.
 
@@ -76,6 +86,7 @@ class TFRecordDataSource(IndexedSource[Any]):
         *,
         decode: bool = False,
         features: Mapping[str, Any] | None = None,
+        sequences: Mapping[str, Any] | None = None,
         index_dir: PathLike | None = None,
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
@@ -83,7 +94,8 @@ class TFRecordDataSource(IndexedSource[Any]):
         generation: int | None = None,
     ) -> None:
         crc_function()  # raises where the library is missing
-        self._decoder = Decoder(features) if decode or features is not None else None
+        wanted = decode or features is not None or sequences is not None
+        self._decoder = Decoder(features, sequences) if wanted else None
         super().__init__(
             paths,
             index_dir=index_dir,

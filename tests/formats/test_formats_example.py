@@ -4,59 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
+from support.example_messages import by_protobuf
 from support.pipelines import tries
 
 from headrace import TFRecordDataSource, load
 from headrace.errors import SourceError
 from headrace.formats.example import Decoder, decode_example, encode_example
 from headrace.formats.tfrecord import framed
-
-
-def _example_class():
-    """The message of TensorFlow's example.proto and feature.proto, made here."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example_of_tests.proto", package="tests", syntax="proto3")
-
-    def add(name, *fields, inside=None):
-        message = (inside.nested_type if inside else file.message_type).add(name=name)
-        for number, (label, kind, of) in enumerate(fields, 1):
-            names = {1: "value"} if len(fields) == 1 else {1: "a", 2: "b", 3: "c"}
-            message.field.add(name=names[number], number=number, label=label, type=kind, type_name=of or None)
-        return message
-
-    one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
-    add("BytesList", (many, field.TYPE_BYTES, ""))
-    add("FloatList", (many, field.TYPE_FLOAT, ""))
-    add("Int64List", (many, field.TYPE_INT64, ""))
-    lists = [(one, field.TYPE_MESSAGE, f".tests.{name}") for name in ("BytesList", "FloatList", "Int64List")]
-    feature = add("Feature", *lists)
-    feature.oneof_decl.add(name="kind")
-    for member in feature.field:
-        member.oneof_index = 0
-    features = add("Features", (many, field.TYPE_MESSAGE, ".tests.Features.Entry"))
-    entry = features.nested_type.add(name="Entry")
-    entry.field.add(name="key", number=1, label=one, type=field.TYPE_STRING)
-    entry.field.add(name="value", number=2, label=one, type=field.TYPE_MESSAGE, type_name=".tests.Feature")
-    add("Example", (one, field.TYPE_MESSAGE, ".tests.Features"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tests.Example"))
-
-
-Example = _example_class()
-
-
-def by_protobuf(record):
-    """The bytes that the protobuf library writes; integers, floats and byte strings by the type of the first."""
-    example = Example()
-    for name, values in record.items():
-        entry = example.value.value.add(key=name)
-        kind = "a" if isinstance(values[0], bytes) else "b" if isinstance(values[0], float) else "c"
-        getattr(entry.value, kind).value.extend(values)
-    return example.SerializeToString()
 
 
 def plain(value):
