@@ -36,18 +36,11 @@ class TFRecordDataSource(IndexedSource[Any]):
     the user's cache folder if the file's folder is read-only. The checksum of each record is checked when it is read.
 
     Args:
-<<<<<<< HEAD
         paths: a path, a glob, a directory (its files `*.tfrec*`, at any depth), or a list of these. Files of a glob or
             directory are sorted by path; a list keeps its order.
-        decode: True: decode each record, a `tf.train.Example`, to a dict: numbers become arrays with one axis, `int64` or
-            `float32`; one byte string becomes `bytes`, several a list. Default False: records are `bytes`.
-=======
-        paths: a path, a glob, a directory (its files `*.tfrec*`), or a list of these. Files of a glob or directory are sorted
-            by name; a list keeps its order.
         decode: True: decode each record, a `tf.train.Example` or `tf.train.SequenceExample`, to a dict: numbers become arrays
             with one axis, `int64` or `float32`; one byte string becomes `bytes`, several a list. Default False: records are
             `bytes`.
->>>>>>> w-td
         features: the features to return, each with its type; implies `decode=True`. Example: `{"image": bytes, "label":
             np.int64, "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
         sequences: likewise the feature lists of a `tf.train.SequenceExample` to return, each with the type of one step;
