@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -184,12 +185,13 @@ def test_workers_that_have_just_begun_are_not_taken_for_slow_ones(tmp_path, caps
 def test_it_is_told_that_a_program_has_several_loops(tmp_path, capsys):
     """What is shown is the one that took most of the time."""
     text = (
-        "import time, headrace\nfor number in (3, 90, 5):\n"
+        "import time, headrace\nfor number in (3, 40, 5):\n"
         "    for x in headrace.load(range(number), num_epochs=1): time.sleep(0.01)"
     )
     assert _bench(tmp_path, text) == 0
-    assert "Measured: 90 steps" in (second := capsys.readouterr().out.splitlines()[1])
+    second = capsys.readouterr().out.splitlines()[1]
     assert "in the longest of 3 loops" in second
+    assert 5 < int(re.search(r"Measured: (\d+) steps", second)[1]) <= 40
 
 
 def test_an_operation_that_fails_is_told_in_one_line(tmp_path, capsys):
