@@ -110,7 +110,7 @@ class ObjectStore:
         except Exception as error:
             if self._is_http and pattern.search(str(error)):
                 raise NoRangesError(
-                    "the server sends only whole files. Allow a cache for them, such as "
+                    "the server sends only whole files. Pass a cache for them, such as "
                     "storage_options={'cache_bytes': 10**10}."
                 ) from None
             raise
