@@ -57,7 +57,7 @@ def facts_of(url: str, options: StorageOptions) -> Facts:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        OSError: the request failed.
+        OSError, http.client.HTTPException: the request failed.
     """
     with _answer(url, options) as answer:
         return _facts(answer)
@@ -76,7 +76,7 @@ def fetch(url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: 
     Raises:
         SourceError: the file has another version, or more than `limit` bytes.
         FileNotFoundError: the file does not exist.
-        OSError, EOFError: the request failed.
+        OSError, EOFError, http.client.HTTPException: the request failed.
     """
     with _answer(url, options) as answer:
         facts = _facts(answer)
@@ -124,7 +124,6 @@ def _facts(answer: Any) -> Facts:
 @contextmanager
 def _answer(url: str, options: StorageOptions) -> Iterator[Any]:
     """Yield the answer to a request for a whole file: a stream with headers."""
-    import http.client
     from urllib.error import HTTPError
 
     try:
@@ -135,8 +134,6 @@ def _answer(url: str, options: StorageOptions) -> Iterator[Any]:
         if error.code in (404, 410):
             raise FileNotFoundError(url) from None
         raise HttpStatusError(f"the server answers with status code: {error.code} {error.reason}") from None
-    except http.client.HTTPException as error:  # an answer that is cut off
-        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def _request(url: str, options: StorageOptions) -> Any:
