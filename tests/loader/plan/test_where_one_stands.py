@@ -160,3 +160,17 @@ def test_dir_shows_what_is_for_users():
 
 def _shown(thing):
     return {name for name in dir(thing) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("records", range(6, 20))
+def test_records_of_batches_of_batches_are_those_that_come(records):
+    """The last batch is dropped only where it is short: `records_at` knows it, whatever the batches inside."""
+    loader = DataLoader(
+        data_source=range(records),
+        sampler=IndexSampler(records, num_epochs=1),
+        operations=[Batch(3), Batch(2, drop_remainder=True)] if records % 3 == 0 else [Batch(3, True), Batch(2)],
+    )
+    delivered = [np.ravel(element).tolist() for element in loader]
+    assert [loader.records_at(step).tolist() for step in range(len(delivered))] == delivered
+    with pytest.raises(IndexError):
+        loader.records_at(len(delivered))
