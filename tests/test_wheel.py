@@ -31,6 +31,7 @@ USES = {
     "sums = [crc.value(part) for part in (size, b'x')]; "
     "first, last = (struct.pack('<I', ((it >> 15 | it << 17) + 0xA282EAD8) & 0xFFFFFFFF) for it in sums); "
     "open('x.tfrecord', 'wb').write(size + first + b'x' + last); headrace.TFRecordDataSource('x.tfrecord')[0]",
+    "video": "import av; headrace.DecodeVideo(frames=0), headrace.DecodeAudio()",
     "images": "import cv2, simplejpeg, numpy; jpeg = simplejpeg.encode_jpeg(numpy.zeros((8, 8, 3), 'uint8')); "
     "next(iter(headrace.load([jpeg], transformations=[headrace.DecodeImage()], batch_size=1)))",
     "huggingface": "import datasets; headrace.HuggingFaceDataSource(datasets.Dataset.from_dict({'x': [1]}))[0]",
