@@ -187,15 +187,19 @@ def as_length(length: Any, record: int) -> int:
     )
 
 
-def length_of_value(value: Any) -> int:
-    """Return the length of a value: a whole number itself, the bytes of a text in UTF-8, or the number of items.
+def length_of_value(value: Any, record: int) -> int:
+    """Return the length of a value: of an array its items along the first axis; of text its bytes in UTF-8; of None 0.
+
+    A number is a length itself. `record` is the index of the record, for error messages.
 
     Raises:
-        TypeError: it has no length.
+        LengthsError: if the value has no length that is a whole number in `[0, 2^62)`.
     """
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    return len(value.encode() if isinstance(value, str) else value)
+    if value is None:
+        return 0
+    if isinstance(value, (str, bytes)):
+        return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
+    return as_length(len(value) if hasattr(value, "__len__") and np.ndim(value) else value, record)
 
 
 def length_of_field(content: Any, name: str, record: int) -> int:
@@ -225,8 +229,4 @@ def length_of_field(content: Any, name: str, record: int) -> int:
                 f"record {record} has no field {short_repr(name)}, {what_it_has}. Name a field that all records have."
             )
         value = fields[part]
-    if value is None:
-        return 0
-    if isinstance(value, (str, bytes)):
-        return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
-    return as_length(len(value) if hasattr(value, "__len__") and np.ndim(value) else value, record)
+    return length_of_value(value, record)

@@ -121,7 +121,7 @@ class Plan:
             needed, there = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
             rows.append(("  network, into this machine", needed, there))
         lines = [self.sentence, "", *(f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows)]
-        lines += ["", "With so many workers:"]
+        lines += ["", "Waits by number of workers:"]
         for nodes, workers, seconds, share in self._steps():
             where = f"on {_nodes(nodes)}" if nodes else "on this machine"
             lines.append(f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits {format_share(share)}")

@@ -16,7 +16,7 @@ from ...errors import SourceError
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
 from ..sums import CHUNK_BYTES, sums_of
-from ..urls import split_url
+from ..urls import split_url, unsigned
 
 _READ_BYTES = 64 * CHUNK_BYTES
 
@@ -90,8 +90,8 @@ def fetch(url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: 
                 if stamp is not None:
                     check_unchanged(url, stamp, Stamp(size, stamp.modified))
                 raise SourceError(
-                    f"{shorten(url)} has more than {limit} bytes, the limit of the cache of remote files. Raise the limit "
-                    "with storage_options={'cache_bytes': …}."
+                    f"{shorten(unsigned(url))} has more than {limit} bytes, the limit of the cache of remote files. Raise the "
+                    "limit with storage_options={'cache_bytes': …}."
                 )
             out.write(piece)
             sums.append(sums_of(piece))

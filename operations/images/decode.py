@@ -63,7 +63,7 @@ class DecodeImage(OnImages, MapTransform):
         max_pixels: maximum height × width, checked in the header of a JPEG, PNG or GIF before it is decoded; with
             `frames="all"`, of all frames together. Default 2^28 (16,384 × 16,384). It protects against small files that
             would fill the memory. OpenCV rejects TIFF and WebP files of more than 2^30 pixels.
-        orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP or TIFF file says, like
+        orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
             Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
         palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
             masks of segmentation, as `uint8[height, width, 1]`; grey images give their values. Needs Pillow.
@@ -157,7 +157,9 @@ class DecodeImage(OnImages, MapTransform):
                 f"max_pixels={self._max_pixels}. Pass a larger max_pixels if this is correct."
             )
         if self._frames == "all":
-            frames = self._by_pillow(data, partial(frames_of, channels=self._channels, deep=self._dtype != "uint8"))
+            deep = self._dtype != "uint8"
+            use = partial(frames_of, channels=self._channels, deep=deep, max_pixels=self._max_pixels)
+            frames = self._by_pillow(data, use)
             image = frames if self._size is None else np.stack([resized(frame, self._size) for frame in frames])
         elif self._palette == "indices":
             image = self._by_pillow(data, indices_of)
@@ -170,7 +172,7 @@ class DecodeImage(OnImages, MapTransform):
     def _first_frame(self, data: bytes) -> Image:
         """Decode by the library that is best for the format of a file; if it cannot decode it, by the other one."""
         pixels = partial(self._by_pillow, data, partial(pixels_of, channels=self._channels))
-        if _is_for_pillow(data) and self._dtype == "uint8":
+        if _is_for_pillow(data) and (self._dtype == "uint8" or not _may_be_deep(data)):
             ways = pixels, partial(self._by_others, data)
         else:
             ways = partial(self._by_others, data), pixels
@@ -250,6 +252,11 @@ def _is_for_pillow(data: bytes) -> bool:
     if data.startswith(_PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """Return True if a file may have more than 8 bits, which Pillow cuts off: it is PNG, AVIF or JPEG 2000."""
+    return data.startswith(_PNG) or data[4:8] in (_AVIF, b"jP  ")
 
 
 def _header_size(data: bytes) -> tuple[int, int]:

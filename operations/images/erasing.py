@@ -11,9 +11,7 @@ import numpy as np
 from ...common.messages import short_repr
 from ..transforms import RandomMapTransform
 from .library import Images, OnImages, checked
-from .random import bounds, probability_of
-
-_TRIES = 10
+from .random import bounds, probability_of, random_piece
 
 
 class RandomErasing(OnImages, RandomMapTransform):
@@ -73,18 +71,14 @@ class RandomErasing(OnImages, RandomMapTransform):
         if rng.random() >= self._probability:
             return images
         rows, columns = images.shape[-3:-1]
-        (least, most), (low, high) = self._scale, map(math.log, self._ratio)
-        for _ in range(_TRIES):
-            area, shape, down, right = rng.random(4).tolist()
-            pixels, wide = rows * columns * (least + (most - least) * area), math.exp(low + (high - low) * shape)
-            height, width = round(math.sqrt(pixels / wide)), round(math.sqrt(pixels * wide))
-            if 0 < height <= rows and 0 < width <= columns and (height, width) != (rows, columns):
-                top, left = int(down * (rows - height + 1)), int(right * (columns - width + 1))
-                found = images.copy()
-                piece = found[..., top : top + height, left : left + width, :]
-                piece[...] = _noise(piece, rng) if self._value == "random" else self._value
-                return found
-        return images
+        piece = random_piece(rows, columns, self._scale, self._ratio, rng)
+        if piece is None:
+            return images
+        top, left, height, width = piece
+        found = images.copy()
+        erased = found[..., top : top + height, left : left + width, :]
+        erased[...] = _noise(erased, rng) if self._value == "random" else self._value
+        return found
 
 
 def _noise(piece: Images, rng: np.random.Generator) -> Images:

@@ -9,13 +9,14 @@ import numpy as np
 
 from ...common.messages import short_repr
 from ...common.validation import one_of, whole_number
+from ...errors import ImageError
 from ..transforms import MapTransform
 from .library import Images, OnImages, checked
 from .sizes import Size, size_of
 
 Margins: TypeAlias = int | Sequence[int]
 
-_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
 class CenterCrop(OnImages, MapTransform):
@@ -123,7 +124,7 @@ def _padded(images: Images, margins: tuple[int, int, int, int], mode: str, fill:
     left, top, right, bottom = margins
     sides = [(0, 0)] * (images.ndim - 3) + [(top, bottom), (left, right), (0, 0)]
     if mode != "constant":
-        return np.pad(images, sides, mode=_MODES[mode])  # type: ignore[call-overload, no-any-return]
+        return np.pad(images, sides, mode=mode)  # type: ignore[call-overload, no-any-return]
     shape = [size + before + after for size, (before, after) in zip(images.shape, sides)]
     found = np.empty(shape, images.dtype)
     found[...] = fill
@@ -166,8 +167,6 @@ class Normalize(OnImages, MapTransform):
         return self.with_image(element, self._normalized)
 
     def _normalized(self, given: Any) -> Images:
-        from ...errors import ImageError
-
         images = checked(given, "Normalize")
         channels = images.shape[-1]
         for name, numbers in (("mean", self._mean), ("std", self._std)):

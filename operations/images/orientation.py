@@ -1,11 +1,11 @@
 """Read the orientation in the header of an image file, and turn images by it.
 
-In: the bytes of a JPEG, PNG, WebP or TIFF file. Out: its orientation, a number from 1 to 8; and the turned image.
+In: the bytes of a JPEG, PNG, WebP, AVIF or TIFF file. Out: its orientation, a number from 1 to 8; and the turned image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _EXIF = b"Exif\0\0"
 _JPEG_EXIF, _JPEG_SCAN = 0xE1, 0xDA
 
 _SELDOM = b"tiff:Orientation", b"Raw profile type exif"
-"""Texts in a file whose orientation is in XMP data, or in a PNG that ImageMagick wrote. Pillow reads these."""
+"""Texts in a file whose orientation is in XMP data, or in a PNG that ImageMagick wrote. Pillow reads these, and AVIF."""
 
 _TURNS: dict[int, Callable[[Image], Image]] = {
     2: lambda image: image[:, ::-1],
@@ -48,17 +48,20 @@ def swaps_axes(orientation: int) -> bool:
 
 def orientation_of(data: bytes) -> int:
     """Return the orientation in the header of an image file, from 1 to 8; 1 if there is none, or the header is damaged."""
-    exif = data if data[:2] in (b"II", b"MM") else _exif_of(data)
+    is_jpeg = data.startswith(b"\xff\xd8")
+    parts = list(_jpeg_segments(data)) if is_jpeg else [data]
+    exif = data if data[:2] in (b"II", b"MM") else _exif_of(data, parts)
     tiff = None if exif is None else plain_tiff(exif)
     if tiff is not None and tiff.orientation is not None:
         return tiff.orientation if 1 <= tiff.orientation <= 8 else 1
-    return pillow_orientation(data) if any(text in data for text in _SELDOM) else 1
+    is_seldom = data[4:8] == b"ftyp" or any(text in part for part in parts for text in _SELDOM)
+    return pillow_orientation(data) if is_seldom else 1
 
 
-def _exif_of(data: bytes) -> bytes | None:
-    """Return the EXIF data of a JPEG, PNG or WebP file; None if there is none."""
+def _exif_of(data: bytes, parts: Sequence[bytes]) -> bytes | None:
+    """Return the EXIF data of a JPEG, PNG or WebP file; None if there is none. `parts`: segments of a JPEG."""
     if data.startswith(b"\xff\xd8"):
-        return next((part[len(_EXIF) :] for part in _jpeg_segments(data) if part.startswith(_EXIF)), None)
+        return next((part[len(_EXIF) :] for part in parts if part.startswith(_EXIF)), None)
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return _chunk(data, b"eXIf", 8, "big", 12, 1)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

@@ -59,7 +59,7 @@ def indices_of(image: Any, turns: bool) -> Image:
     return np.asarray(_turned(image, turns), np.uint8)[:, :, np.newaxis]
 
 
-def frames_of(image: Any, turns: bool, channels: int, deep: bool) -> Images:
+def frames_of(image: Any, turns: bool, channels: int, deep: bool, max_pixels: int) -> Images:
     """Return all frames `[frames, height, width, channels]` of a Pillow image.
 
     Args:
@@ -67,12 +67,16 @@ def frames_of(image: Any, turns: bool, channels: int, deep: bool) -> Images:
         turns: True: turn the frames as the header says.
         channels: 1, 3 or 4.
         deep: True: keep 16 bits of grey frames. False: convert them to uint8.
+        max_pixels: maximum number of pixels of all frames together.
 
     Raises:
-        ValueError: the frames have several sizes.
+        ValueError: the frames have several sizes, or more than `max_pixels` pixels together.
     """
-    frames = []
-    for number in range(getattr(image, "n_frames", 1)):
+    count, frames = getattr(image, "n_frames", 1), []
+    if count * image.width * image.height > max_pixels:
+        size = f"{count} frames of {image.height} × {image.width} pixels"
+        raise ValueError(f"it has {size}, more than max_pixels={max_pixels}")
+    for number in range(count):
         image.seek(number)
         frames.append(_frame(_turned(image, turns), channels, deep))
         if frames[-1].shape != frames[0].shape:
@@ -139,22 +143,21 @@ def pixels_of(image: Any, turns: bool, channels: int) -> Image:
 
 
 def opened(data: bytes, use: Callable[[Any, bool], Images], turns: bool, max_pixels: int) -> Images:
-    """Return `use(image, turns)` for the Pillow image of a file.
+    """Return `use(image, turns)` for the Pillow image of a file. Only its header has been read before `use`.
 
     Args:
         data: bytes of the file.
         use: function that takes the image and `turns`.
         turns: True: turn the image as its header says.
-        max_pixels: maximum number of pixels of all frames together.
+        max_pixels: maximum height × width.
 
     Raises:
         ValueError: the image cannot be decoded, or has more than `max_pixels` pixels.
     """
     try:
         with _open(data) as image:
-            if image.width * image.height * getattr(image, "n_frames", 1) > max_pixels:
-                frames = f"{getattr(image, 'n_frames', 1)} frames of {image.height} × {image.width} pixels"
-                raise ValueError(f"it has {frames}, more than max_pixels={max_pixels}")
+            if image.width * image.height > max_pixels:
+                raise ValueError(f"it has {image.height} × {image.width} pixels, more than max_pixels={max_pixels}")
             return use(image, turns)
     except ValueError:
         raise

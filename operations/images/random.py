@@ -72,15 +72,16 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
     def _cropped(self, given: Any, rng: np.random.Generator) -> Images:
         images = checked(given, "RandomResizedCrop")
         rows, columns = images.shape[-3:-1]
-        top, left, height, width = _piece(rows, columns, self._scale, self._ratio, rng)
-        piece = images[..., top : top + height, left : left + width, :]
-        return on_frames(piece, lambda frame: resized(frame, self._size, self._interpolation))
+        piece = random_piece(rows, columns, self._scale, self._ratio, rng) or _centred_piece(rows, columns, self._ratio)
+        top, left, height, width = piece
+        cut = images[..., top : top + height, left : left + width, :]
+        return on_frames(cut, lambda frame: resized(frame, self._size, self._interpolation))
 
 
-def _piece(
+def random_piece(
     rows: int, columns: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
-) -> tuple[int, int, int, int]:
-    """Return a random piece: top, left, height and width, in pixels.
+) -> tuple[int, int, int, int] | None:
+    """Return a random piece: top, left, height and width, in pixels; None if ten pieces in a row do not fit.
 
     Args:
         rows: height of the image.
@@ -97,6 +98,11 @@ def _piece(
         height, width = round(math.sqrt(pixels / wide)), round(math.sqrt(pixels * wide))
         if 0 < height <= rows and 0 < width <= columns:
             return int(down * (rows - height + 1)), int(right * (columns - width + 1)), height, width
+    return None
+
+
+def _centred_piece(rows: int, columns: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
+    """Return the largest centred piece with a ratio within bounds: top, left, height and width, in pixels."""
     height = min(rows, max(1, round(columns / ratio[0])))
     width = min(columns, max(1, round(rows * ratio[1])))
     return (rows - height) // 2, (columns - width) // 2, height, width

@@ -14,7 +14,7 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import VideoError
 from ..transforms import MapTransform
-from .opened import file_of, path_of
+from .opened import file_of, path_of, value_in
 
 Sound = NDArray[np.float32]
 """Array `float32[samples, channels]`."""
@@ -70,12 +70,7 @@ class DecodeAudio(MapTransform):
             VideoError: the file has no sound or cannot be decoded, it ends before `start`, or a dict has no such key.
             SourceError: the file cannot be read.
         """
-        if isinstance(element, Mapping) and self._key not in element:
-            raise VideoError(
-                f"the element has no key {short_repr(self._key)}, only {short_repr(list(element))}. Pass key=, the name of "
-                "the key that contains the sound."
-            )
-        given = element[self._key] if isinstance(element, Mapping) else element
+        given = value_in(element, self._key, "sound") if isinstance(element, Mapping) else element
         start, seconds = (self._time_in(element, value) for value in (self._start, self._seconds))
         sound, rate = self._decoded(given, start or 0.0, seconds)
         if not isinstance(element, Mapping):
@@ -83,11 +78,8 @@ class DecodeAudio(MapTransform):
         return {**element, self._key: sound, **({self._rate_key: rate} if self._rate_key is not None else {})}
 
     def _time_in(self, element: Any, given: Any) -> float | None:
-        if not isinstance(given, str):
-            return None if given is None else float(given)
-        if not isinstance(element, Mapping) or given not in element:
-            raise VideoError(f"the element has no key {short_repr(given)} with a time. Name a key of the element.")
-        return float(element[given])
+        found = value_in(element, given, "time in seconds") if isinstance(given, str) else given
+        return None if found is None else float(found)
 
     def _decoded(self, given: Any, start: float, seconds: float | None) -> tuple[Sound, int]:
         av = optional_library("av", "DecodeAudio needs PyAV", "video")

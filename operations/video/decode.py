@@ -12,7 +12,7 @@ from ...common.validation import whole_number
 from ...errors import VideoError
 from ..images.sizes import Size, size_of
 from ..transforms import MapTransform, RandomMapTransform
-from .opened import Frames, OpenVideo, OpenVideos
+from .opened import Frames, OpenVideo, OpenVideos, value_in
 
 Which: TypeAlias = str | int | Sequence[int] | slice | None
 When: TypeAlias = str | float | Sequence[float] | None
@@ -28,14 +28,7 @@ class _OnVideos:
         self._videos = OpenVideos(whole_number("max_open", max_open, 1, 1 << 16, "a number of files, such as 8"))
 
     def _video_of(self, element: Any) -> Any:
-        if not isinstance(element, Mapping):
-            return element
-        if self._key not in element:
-            raise VideoError(
-                f"the element has no key {short_repr(self._key)}, only {short_repr(list(element))}. Pass key=, the name of "
-                "the key that contains the video."
-            )
-        return element[self._key]
+        return value_in(element, self._key, "video") if isinstance(element, Mapping) else element
 
     def _with_frames(self, element: Any, frames: Frames) -> Any:
         return {**element, self._key: frames} if isinstance(element, Mapping) else frames
@@ -149,14 +142,7 @@ class RandomClip(_OnVideos, RandomMapTransform):
 
 def _chosen(element: Any, given: Any) -> Any:
     """Return an argument, or the value in the element that it names."""
-    if not isinstance(given, str):
-        return given
-    if not isinstance(element, Mapping) or given not in element:
-        keys = list(element) if isinstance(element, Mapping) else type(element).__name__
-        raise VideoError(
-            f"the element has no key {short_repr(given)}, only {short_repr(keys)}. Name a key with the frames."
-        )
-    return element[given]
+    return value_in(element, given, "numbers or times of frames") if isinstance(given, str) else given
 
 
 def _numbers(frames: Any, count: int) -> list[int]:

@@ -7,10 +7,11 @@ files open, so that neighbouring frames of a file are decoded one after another.
 from __future__ import annotations
 
 import io
+import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -184,15 +185,26 @@ class OpenVideos:
         return OpenVideos, (self._limit,)
 
 
+def value_in(element: Any, key: str, what: str) -> Any:
+    """Return the value of a key of an element; VideoError if the element is not a dict with this key.
+
+    `what` names the value in the message, such as "video".
+    """
+    if isinstance(element, Mapping) and key in element:
+        return element[key]
+    keys = list(element) if isinstance(element, Mapping) else type(element).__name__
+    raise VideoError(
+        f"the element has no key {short_repr(key)}, only {short_repr(keys)}. Name the key that contains the {what}."
+    )
+
+
 def path_of(video: Any) -> str:
     """Return the path of a video or sound file as a text; VideoError if it is not a path."""
-    from os import PathLike, fspath
-
-    if not isinstance(video, (str, PathLike)):
+    if not isinstance(video, (str, os.PathLike)):
         raise VideoError(
             f"a video is bytes or the path of a file, not {type(video).__name__} {short_repr(video)}. Pass one of these."
         )
-    return str(fspath(video))
+    return str(os.fspath(video))
 
 
 def file_of(path: str) -> Any:

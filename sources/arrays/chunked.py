@@ -206,8 +206,8 @@ class ChunkedSource:
             return np.full(self._count, shapes[name][1], np.int64)
         values = self._rows(name, np.arange(self._count))
         try:
-            return np.fromiter(map(length_of_value, values), np.int64, self._count)
-        except TypeError:
+            return np.fromiter(map(length_of_value, values, range(self._count)), np.int64, self._count)
+        except LengthsError:
             raise LengthsError(
                 f"{shorten(self._path)}: rows of {self._kind} {short_repr(name)} have no length. Name an array of "
                 "integers, texts or arrays."

@@ -145,7 +145,12 @@ def cast_column(column: Any, kind: Any) -> Any:
         return pa.chunked_array([cast_column(chunk, kind) for chunk in column.chunks], kind)
     if has_views(column.type) and len(column):  # of which pyarrow 25 casts some to invalid arrays
         return pa.array(column.to_pylist(), castable(column.type)).cast(kind)
-    return plain(column).cast(kind)
+    try:
+        return plain(column).cast(kind)
+    except pa.ArrowTypeError:  # older releases cast no structs whose fields differ or are in another order
+        if not pa.types.is_nested(kind):
+            raise
+        return pa.array(column.to_pylist(), kind)
 
 
 def can_cast(held: Any, kind: Any) -> bool:

@@ -171,8 +171,8 @@ class MdsSource:
             )
         values = (self[key][name] for key in range(len(self)))
         try:
-            return np.fromiter(map(length_of_value, values), np.int64, len(self))
-        except TypeError:
+            return np.fromiter(map(length_of_value, values, range(len(self))), np.int64, len(self))
+        except LengthsError:
             raise LengthsError(
                 f"{shorten(self._folder)}: values of column {short_repr(name)} have no length. Name a column of integers, "
                 "texts, bytes or arrays."

@@ -258,6 +258,25 @@ def test_all_frames_of_a_file_are_a_clip(kind):
         DecodeImage(frames="all", max_pixels=5000).map(out.getvalue())
 
 
+def test_the_first_frame_is_decoded_alone():
+    """The limit of pixels counts it alone then; its values do not depend on the dtype."""
+    frames, out = [Image.fromarray(np.roll(PHOTO[:40, :60], 7 * shift, axis=1)) for shift in range(5)], io.BytesIO()
+    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
+    found = DecodeImage(max_pixels=2400).map(out.getvalue())
+    np.testing.assert_array_equal(found, DecodeImage(frames="all").map(out.getvalue())[0])
+    floats = DecodeImage(dtype=np.float32).map(out.getvalue())
+    np.testing.assert_allclose(floats, found / np.float32(255), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TURNED if kind in Image.SAVE])
+def test_images_of_floats_are_turned_like_others(kind):
+    """Also those that another library decodes then."""
+    data = encoded(PHOTO[:40, :60], kind, exif=exif(6), **TURNED[kind])
+    floats, found = DecodeImage(dtype=np.float32).map(data), DecodeImage().map(data)
+    assert floats.shape == found.shape == (60, 40, 3)
+    assert np.abs(floats * 255 - found).max() < 3
+
+
 def test_frames_of_16_bits_keep_them():
     """Those of a grey TIFF file, as microscopes write them."""
     frames, out = [Image.fromarray(DEEP), Image.fromarray(DEEP[::-1])], io.BytesIO()

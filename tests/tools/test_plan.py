@@ -145,7 +145,7 @@ def test_json_and_words_tell_the_same_steps(needs, machines):
     """One entry for each line of the table."""
     plan = Plan.of(needs, machines)
     told = json.loads(json.dumps(plan.to_dict()))
-    lines = str(plan).partition("With so many workers:\n")[2].splitlines()
+    lines = str(plan).partition("Waits by number of workers:\n")[2].splitlines()
     assert [int(line.split()[0]) for line in lines] == [each["workers"] for each in told["steps"]]
     assert [each["nodes"] for each in told["steps"]] == list(range(len(lines)))
     assert all(each["seconds"] >= needs.step and 0 <= each["share_waited"] <= 1 for each in told["steps"])
