@@ -70,7 +70,7 @@ def test_a_file_is_fetched_once_and_read_from_the_cache(server, options, kind, c
     assert find_files(url, ()) == [url]
     with caplog.at_level(logging.INFO, "headrace"):
         file = open_file(url, options)
-        sent = server.sent  # by requests that only look at the headers, too
+        before = server.whole  # requests that only look at the headers, too
         file.prefetch([0], [len(DATA)])
         others = [pickle.loads(pickle.dumps(file)) for _ in range(3)]
         with ThreadPoolExecutor(4) as threads:
@@ -79,7 +79,7 @@ def test_a_file_is_fetched_once_and_read_from_the_cache(server, options, kind, c
         assert file.read(0, len(DATA)) == DATA
         with local_copy(url, options, file.stamp) as path:
             assert Path(path).read_bytes() == DATA
-    assert server.sent - sent == (0 if "no size" in kind else 1)
+    assert server.whole - before == (0 if "no size" in kind else 1)
     assert [record.getMessage().startswith(url) for record in caplog.records if "all of it" in record.msg] == [True]
     asked = len(server.asked)
     assert open_file(url, options, file.stamp).read_many(*zip(*RANGES)) == EXPECTED
@@ -167,5 +167,5 @@ def test_a_source_reads_from_such_a_server(server, options, tmp_path):
     server.files = {"a.jsonl": b"".join(b'{"x": %d}\n' % number for number in range(1000))}
     source = JsonLinesDataSource(f"{server.url}/a.jsonl", storage_options=options, index_dir=tmp_path / "index")
     assert [source[key]["x"] for key in (0, 500, 999)] == [0, 500, 999]
-    assert server.sent == 1
+    assert server.whole == 1
     source.close()

@@ -34,9 +34,12 @@ class PlainServer:
     head: bool = True
     cut: int = 0
     asked: list[tuple[str, str]] = field(default_factory=list)
-    sent: int = 0
-    """How many files were sent to the end."""
     url: str = ""
+
+    @property
+    def whole(self) -> int:
+        """How many requests were for a whole file. Each is counted before its answer."""
+        return self.asked.count(("GET", ""))
 
 
 def _handler(server: PlainServer) -> type[BaseHTTPRequestHandler]:
@@ -72,7 +75,6 @@ def _handler(server: PlainServer) -> type[BaseHTTPRequestHandler]:
             is_cut, server.cut = server.cut > 0 and not self.headers.get("Range"), max(server.cut - 1, 0)
             with suppress(OSError):  # who wanted a range goes away
                 self.wfile.write(content[: len(content) // 2] if is_cut else content)
-                server.sent += not is_cut and not self.headers.get("Range")
 
         def log_message(self, *_: Any) -> None:
             pass
