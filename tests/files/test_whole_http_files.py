@@ -53,7 +53,7 @@ def server(library):
 @pytest.fixture
 def options(tmp_path):
     """A cache of its own."""
-    return {"cache_dir": str(tmp_path / "cache"), "cache_bytes": 2**24, "timeout": 2, "tries": 3}
+    return {"cache_dir": str(tmp_path / "cache"), "cache_bytes": 2**24, "timeout": 20, "tries": 3}
 
 
 def become(server, kind):
@@ -97,7 +97,7 @@ print(len(open_file(sys.argv[1], eval(sys.argv[2])).read(0, 100_000)))
 def test_processes_fetch_a_file_once(server, options, kind):
     """The second one waits for the first, or finds what it fetched."""
     become(server, kind)
-    command = [sys.executable, "-c", READER, f"{server.url}/a.bin", repr({**options, "timeout": 20})]
+    command = [sys.executable, "-c", READER, f"{server.url}/a.bin", repr(options)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [process.communicate(timeout=60)[0] for process in running] == ["100000\n"] * 2
     copies = list(Path(options["cache_dir"]).glob("*/whole"))
