@@ -1,6 +1,7 @@
-"""Test your own sources, samplers and operations: classes for pytest that check what headrace expects of them.
+"""Test your own sources, samplers, operations and transports: classes for pytest that check what headrace expects of them.
 
 Subclass one of them in a test file, and say how to make the object. pytest runs the tests of the class. Needs pytest.
+`simulate` runs a loader with workers that die and come late, without processes.
 
 >>> import headrace
 >>> from headrace.testing import OperationConformance
@@ -13,10 +14,34 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(f"{__name__}.comparing", f"{__name__}.sources", f"{__name__}.streams")
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in ("comparing", "sources", "streams", "transports", "transport_runs"))
+)
 
-from .operations import OperationConformance  # noqa: E402  before the line above, pytest would not show values
+from .fake_transport import (  # noqa: E402  before the lines above, pytest would not show values
+    FakeTransport,
+    FakeWorkerDeath,
+    Faults,
+    SimulationError,
+    StuckError,
+    TransportMisuseError,
+)
+from .operations import OperationConformance  # noqa: E402
 from .samplers import SamplerConformance  # noqa: E402
+from .simulation import simulate  # noqa: E402
 from .sources import SourceConformance  # noqa: E402
+from .transports import TransportConformance  # noqa: E402
 
-__all__ = ["OperationConformance", "SamplerConformance", "SourceConformance"]
+__all__ = [
+    "FakeTransport",
+    "FakeWorkerDeath",
+    "Faults",
+    "OperationConformance",
+    "SamplerConformance",
+    "SimulationError",
+    "SourceConformance",
+    "StuckError",
+    "TransportConformance",
+    "TransportMisuseError",
+    "simulate",
+]

@@ -16,6 +16,8 @@ import hypothesis
 import pytest
 from support import leaks
 
+from headrace.testing import left_over
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # `python -m pytest` puts the folder that it is called in first. From the root, `datasets` would be ours, not Hugging Face's.
@@ -152,4 +154,4 @@ def nothing_left(temporary, request):
     request.node.funcargs.clear()  # pytest still holds what fixtures gave to the test
     left = leaks.more_than(before, temporary)
     leaks.clear(left)
-    assert not left, leaks.told(left)
+    assert not left, left_over.described(left)

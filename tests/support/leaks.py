@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import shutil
 import sys
-import threading
-import time
 from pathlib import Path
 
 import psutil
+
+from headrace.testing import left_over
+from headrace.testing.left_over import Things
 
 NOT_OURS = ("zarr_io", "zarr_pool", "tqdm_monitor", "grain-")
 """Threads of libraries: some live as long as the process, and those of Grain end when they like."""
@@ -20,34 +20,24 @@ OF_RAY = ("ray::IDLE", "default_worker.py", "setup_worker.py", "runtime_env/agen
 OF_MATPLOTLIB = "/mpl-data/fonts/"
 """Files that it keeps open once it has written a text."""
 PATIENCE_SECONDS = 30
-SHARED_MEMORY = Path("/dev/shm")
-DESCRIPTORS = Path("/proc/self/fd")
 
-Kinds = dict[str, dict[str, str]]
-"""For each kind of thing: a key for each of them that is not used again soon, and a description."""
-
-
-def present(temporary: Path) -> Kinds:
+def present(temporary: Path) -> Things:
     """All that could be left behind, as it is now."""
     return {
         "thread": _threads(),
         "process": _processes(),
         "descriptor": descriptors(),
         "temporary file": _files(temporary),
-        "shared memory": _shared_memory(),
+        "shared memory": left_over.shared_memory(),
     }
 
 
-def more_than(before: Kinds, temporary: Path) -> Kinds:
+def more_than(before: Things, temporary: Path) -> Things:
     """What there is now and was not there before; what is about to end is given time for it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (left := _more(before, present(temporary))) and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.05)
-    return left
+    return left_over.new_things(before, lambda: present(temporary), PATIENCE_SECONDS)
 
 
-def clear(left: Kinds) -> None:
+def clear(left: Things) -> None:
     """Ends processes and removes temporary files.
 
     A descriptor may have an owner, who would later close another of its number, and shared memory may be somebody else's.
@@ -58,25 +48,9 @@ def clear(left: Kinds) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def told(left: Kinds) -> str:
-    """A line for each thing."""
-    return "\n".join(f"left behind: {kind} {text}" for kind, things in left.items() for text in things.values())
-
-
-def _more(before: Kinds, now: Kinds) -> Kinds:
-    new = {kind: {key: text for key, text in now[kind].items() if key not in before[kind]} for kind in now}
-    return {kind: things for kind, things in new.items() if things}
-
-
 def _threads() -> dict[str, str]:
-    # Python makes a _DummyThread when a thread of a library's own calls Python, and keeps it after that thread has ended.
-    gc.disable()  # enumerate holds a lock that a thread needs which a collected iterator ends
-    try:
-        every = threading.enumerate()
-    finally:
-        gc.enable()
-    ours = (one for one in every if not isinstance(one, threading._DummyThread))
-    return {f"{id(one)}": repr(one) for one in ours if not one.name.startswith(NOT_OURS)}
+    ours = left_over.threads().items()
+    return {key: text for key, text in ours if not any(f"({name}" in text for name in NOT_OURS)}
 
 
 def _processes() -> dict[str, str]:
@@ -111,15 +85,14 @@ def _end(pid: int) -> None:
 
 
 def descriptors() -> dict[str, str]:
-    """By number and what it stands for: a number may be given away again."""
-    found = {}
-    for number in _names(DESCRIPTORS):
-        with contextlib.suppress(FileNotFoundError):  # that of the look itself is closed already
-            target = os.readlink(DESCRIPTORS / number)
-            connected = target.startswith("socket:") and _in_ray()  # which connects to its processes when it likes
-            if not connected and OF_MATPLOTLIB not in target:
-                found[f"{number} → {target}"] = f"{number} → {target}"
-    return found
+    """By number and what it stands for, but for those that Ray opens when it likes, and those of fonts."""
+    in_ray = _in_ray()
+    found = left_over.descriptors().items()
+    return {
+        key: text
+        for key, text in found
+        if OF_MATPLOTLIB not in text and not (in_ray and " → socket:" in text)  # Ray connects to its processes
+    }
 
 
 def _in_ray() -> bool:
@@ -128,13 +101,4 @@ def _in_ray() -> bool:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    return {name: str(folder / name) for name in _names(folder)}
-
-
-def _shared_memory() -> dict[str, str]:
-    """What is headrace's: Grain, in another process of the tests, leaves hundreds under other names."""
-    return {name: str(SHARED_MEMORY / name) for name in _names(SHARED_MEMORY) if name.startswith("headrace")}
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder)) if folder.is_dir() else []
+    return {name: str(folder / name) for name in (sorted(os.listdir(folder)) if folder.is_dir() else ())}

@@ -7,12 +7,11 @@ import random
 
 import pytest
 import simulate
-from support.fake_transport import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 
 from headrace import DataLoader, IndexSampler, MapTransform, load
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
-from headrace.loader.executors import local, pooled
+from headrace.loader.executors import pooled
 from headrace.loader.executors.pool import WorkerPool
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message
@@ -24,6 +23,7 @@ from headrace.loader.stream.provenance import Provenance
 from headrace.loader.stream.stage_output import StageOutput
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import SpanTask
+from headrace.testing import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError, simulation
 
 HISTORIES = 3000
 """Played by each run of the tests: 12 ms of processor time each, where this was measured."""
@@ -62,13 +62,9 @@ def test_the_command_shows_a_history(capsys):
 
 
 @pytest.mark.parametrize("number", [0, 87, 219])
-def test_a_window_that_is_done_in_pieces_ends_with_its_last_row(number, monkeypatch):
+def test_a_window_that_is_done_in_pieces_ends_with_its_last_row(number):
     """After a death, and where a filter leaves out what comes after that row: on other shards no element repeats."""
-    world, clock, original = simulate.World(number), itertools.count(0.0, 1e-6), iterator_module.make_executor
-    monkeypatch.setattr(local, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(iterator_module, "make_executor", lambda *args: world.executor(original, *args))
-    with simulate.quietly():
-        simulate._play_elastic(simulate.elastic_of(125_159), world)
+    simulation.play(number, lambda world: simulate._play_elastic(simulate.elastic_of(125_159), world))
 
 
 def _deadly(x):
@@ -85,7 +81,7 @@ def _fake_executor(pipeline, options, observer, tuning=None):
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_record_that_ends_its_workers_is_named_or_left_out(on_error, monkeypatch):
     """After all that comes before it; the others are not lost."""
-    monkeypatch.setattr(simulate.iterator_module, "make_executor", _fake_executor)
+    monkeypatch.setattr(iterator_module, "make_executor", _fake_executor)
     loader = DataLoader(
         data_source=range(9),
         sampler=IndexSampler(9, num_epochs=1),
@@ -128,10 +124,10 @@ def test_the_fake_holds_its_caller_to_the_protocol():
         transport.start(0)
     while not transport.poll(0):
         pass
-    with pytest.raises(StuckError, match="nobody does"):
+    with pytest.raises(StuckError, match="no worker has"):
         transport.poll(None)
     transport.close()
-    with pytest.raises(TransportMisuseError, match="it was closed"):
+    with pytest.raises(TransportMisuseError, match="is closed"):
         transport.poll(0)
 
 

@@ -1,10 +1,11 @@
-"""A transport without processes, threads or time: a seed decides when each message comes, which workers die, and who waits.
+"""A transport without processes, threads or time: a seed decides when messages arrive, and which workers die.
 
-In: messages of tasks. Out: events, in an order that no machine would give twice, and the same one for the same seed. Tasks are
-done by `loader.work`, in this process, when the fake's worker gets to them.
+In: messages of tasks. Out: events, in an order that depends on the seed alone. Tasks are run by `loader.work` in this
+process, at the step at which the simulated worker gets to them.
 
-It holds its caller to the protocol: a call that `transport` does not allow raises `TransportMisuseError`. A run that has
-nothing left to wait for raises `StuckError`, where processes would hang.
+The transport checks that its caller keeps the protocol: a call that `loader/executors/transport.py` forbids raises
+`TransportMisuseError`. A caller who waits for a result that cannot come gets `StuckError`, where real workers would
+leave it waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.loader.executors.transport import (
+from ..loader.executors.transport import (
     AllEnded,
     Answered,
     Ended,
@@ -28,39 +29,44 @@ from headrace.loader.executors.transport import (
     Transport,
     named_blocks,
 )
-from headrace.loader.options import INSIDE_A_TASK
-from headrace.loader.plan.pipeline import Pipeline
-from headrace.loader.work.tasks import Block, Failure, RowOrigins
-from headrace.loader.work.worker import Worker
+from ..loader.options import INSIDE_A_TASK
+from ..loader.plan.pipeline import Pipeline
+from ..loader.work.tasks import Block, Failure, RowOrigins
+from ..loader.work.worker import Worker
 
 BY_A_TASK = "by a task"
 
 
-class StuckError(AssertionError):
-    """Somebody waits for what will never come."""
+class SimulationError(AssertionError):
+    """A simulated run did not do what it must. `__notes__` has the events of the run, if a seed was played."""
 
 
-class TransportMisuseError(AssertionError):
-    """A method was called when the protocol does not allow it."""
+class StuckError(SimulationError):
+    """The caller waits for a result that will never come."""
+
+
+class TransportMisuseError(SimulationError):
+    """The caller called a method of a transport when the protocol does not allow it."""
 
 
 class FakeWorkerDeath(BaseException):
-    """Raised by an operation, it ends the fake's worker, as a bug in compiled code ends a process."""
+    """Ends the simulated worker whose operation raises it, as a bug in compiled code ends a process."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong, as probabilities for each step of the fake.
+    """Probabilities of faults, for each step of a `FakeTransport`. The default is no fault.
 
     Attributes:
-        die: a worker ends, and what it had said may be lost with it.
-        hang: a worker stops. Only with a timeout: nobody looks after it otherwise.
-        come_back: one that hangs goes on.
-        all_end: what makes the workers ends.
-        lose: workers end with their machine, and the rows that they had; with `may_lose_rows`.
-        resize: the room for workers changes; with a `depth`.
-        interrupt: Ctrl-C, before any event.
-        most: of ends, hangs and interrupts together; with two, no task is given up.
+        die: a worker ends. Answers that were not received yet may be lost with it.
+        hang: a worker stops. Used only if the run has a timeout, because otherwise the loop would wait for ever.
+        come_back: a worker that has stopped continues.
+        all_end: the process that makes workers ends, and all workers with it.
+        lose: workers end with their machine, and their rows are lost. Used only with `may_lose_rows`.
+        resize: the number of workers for which there is room changes. Used only with a `depth`.
+        interrupt: Ctrl-C comes at a call of a method.
+        most: largest number of ends, stops and interrupts together. A task is given up after three ends, so with at most
+            two, no task is given up.
     """
 
     die: float = 0.0
@@ -74,7 +80,12 @@ class Faults:
 
 
 class FakeRows:
-    """Rows of a block, which may be lost."""
+    """Rows of a block (the rows of one task), as a pickle.
+
+    Attributes:
+        data: the pickle of the list of rows.
+        lost: True if the rows are lost with their worker.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -84,34 +95,49 @@ class FakeRows:
         return None if self.lost else pickle.loads(self.data)
 
     def columns(self) -> None:
-        """None: they are a list."""
+        """Return None, because the rows are a list."""
 
 
 class _FakeWorker:
-    """A worker: what it was sent, and what it said that was not heard yet."""
+    """A simulated worker: messages that it has to run, and events that its caller has not received yet."""
 
     def __init__(self) -> None:
         self.ready = False
         self.hangs = False
         self.inbox: deque[Message] = deque()
-        self.said: deque[Event] = deque()
-        self.unanswered = 0  # messages, also those whose answers were not heard
+        self.outbox: deque[Event] = deque()
+        self.unanswered = 0  # messages, including those whose answers were not received
         self.work: Worker | None = None
 
 
 class FakeTransport(Transport):
-    """Workers that a seed drives.
+    """A transport whose workers are simulated in this process. The same seed gives the same events.
 
     Args:
-        pipeline: what they do.
-        chance: decides all that happens.
-        worker_count: workers to begin with.
-        faults: what goes wrong, and how often.
-        depth: as of `Transport`.
-        may_lose_rows: as of `Transport`.
-        timeout: that of the run; None: workers never hang.
-        note: is called with each thing that happens, in words.
-        most_steps: a run of more is taken for one that never ends.
+        pipeline: pipeline that the workers run.
+        chance: random generator that decides everything that happens.
+        worker_count: number of workers at the beginning.
+        faults: probabilities of faults.
+        depth: messages that a worker may have at a time; see `Transport`.
+        may_lose_rows: True if rows can be lost; see `Transport`.
+        timeout: timeout of the run. None: workers never stop.
+        note: function that is called with a text for each event.
+        most_steps: number of steps after which the run counts as endless.
+
+    Raises:
+        TransportMisuseError: if the caller breaks the protocol of transports.
+        StuckError: if the caller waits for a result that cannot come, or the run has too many steps.
+
+    >>> import random
+    >>> import headrace
+    >>> from headrace.loader.executors.transport import Message
+    >>> from headrace.loader.work.tasks import SpanTask
+    >>> pipeline = iter(headrace.load(range(8), batch_size=2)).pipeline
+    >>> transport = FakeTransport(pipeline, random.Random(0), worker_count=1)
+    >>> transport.start(0)
+    >>> transport.send(0, Message([SpanTask(0, 0, 2)]))
+    >>> transport.poll(None)
+    [Ready(worker=0)]
     """
 
     def __init__(
@@ -131,33 +157,33 @@ class FakeTransport(Transport):
         self._pipeline, self._chance, self._faults, self._timeout = pipeline, chance, faults, timeout
         self._note, self._steps_left = note, most_steps
         self._workers: dict[int, _FakeWorker] = {}
-        self._gone: dict[int, deque[Event]] = {}  # last words of workers that ended, which were not heard yet
+        self._gone: dict[int, deque[Event]] = {}  # of workers that ended: events that were not received yet
         self._started = -1
         self._killed: set[int] = set()
-        self._rows: list[tuple[int, FakeRows]] = []  # with the worker that made them
-        self._events: list[Event] = []  # of the fake itself
+        self._rows: list[tuple[int, FakeRows]] = []  # with the number of the worker that made them
+        self._events: list[Event] = []  # that come from no single worker
         self._is_down = self._closed = False
-        self.faults = 0  # that there were
+        self.fault_count = 0  # faults so far
 
     def clock(self) -> float:
-        """Seconds; they pass while somebody waits."""
+        """Return the simulated time in seconds. It passes while the caller waits."""
         return self.now
 
-    # The protocol
+    # Methods of the protocol
 
     def start(self, worker: int) -> None:
         self._begin_call(f"start {worker}")
-        _hold(worker > self._started, f"worker {worker} was started before")
+        _require(worker > self._started, f"worker {worker} was started before")
         self._started = worker
         self._workers[worker] = _FakeWorker()
 
     def send(self, worker: int, message: Message) -> None:
-        self._begin_call(f"send {worker} {_told(message)}")
-        _hold(worker <= self._started, f"worker {worker} was never started")
-        _hold(not any(named.rows.lost for named in message.named), "rows that are lost were named")
+        self._begin_call(f"send {worker} {_text(message)}")
+        _require(worker <= self._started, f"worker {worker} was never started")
+        _require(not any(named.rows.lost for named in message.named), "the message refers to rows that are lost")
         if (remote := self._workers.get(worker)) is not None:
             remote.unanswered += 1
-            _hold(
+            _require(
                 self.depth is None or (remote.ready and remote.unanswered <= self.depth),
                 f"worker {worker} has more messages than its depth",
             )
@@ -165,37 +191,37 @@ class FakeTransport(Transport):
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
         self._begin_call("" if seconds == 0 else "wait")
-        _hold(not self._is_down, "restart was to come first")
+        _require(not self._is_down, "restart must come first")
         self._count_step()
         if seconds == 0:
             for _ in range(self._chance.randint(0, 2)):
                 self._step()
             return self._taken()
         until = None if seconds is None else self.now + seconds
-        while not (heard := self._taken()):
+        while not (events := self._taken()):
             if not self._can_step():
                 if until in (None, float("inf")):
-                    raise StuckError("a task is waited for that nobody does")
+                    raise StuckError("the caller waits for a task that no worker has")
                 self.now = until
                 return []
             self._step()
             if until is not None and self.now > until:
                 return self._taken()
-        return heard
+        return events
 
     def kill(self, worker: int) -> None:
         self._begin_call(f"kill {worker}")
-        _hold(worker not in self._killed, f"worker {worker} is killed twice")
+        _require(worker not in self._killed, f"worker {worker} is killed twice")
         self._killed.add(worker)
         if (remote := self._workers.get(worker)) is not None:
-            was_idle = not (remote.inbox or remote.said)
+            was_idle = not (remote.inbox or remote.outbox)
             self._end(worker, "by signal 9")
             if was_idle and self._chance.random() < 0.5:
                 del self._gone[worker]
 
     def restart(self) -> None:
         self._note("restart")
-        _hold(self._is_down, "nothing is to be made anew")
+        _require(self._is_down, "restart was called without AllEnded")
         self._is_down = False
         self._workers.clear()
         self._gone.clear()
@@ -205,33 +231,33 @@ class FakeTransport(Transport):
         self._closed = True
         self._workers.clear()
 
-    # What happens
+    # Events
 
     def _begin_call(self, text: str) -> None:
         if text:
             self._note(text)
-        _hold(not self._closed, "it was closed")
+        _require(not self._closed, "the transport is closed")
         if self._happens(self._faults.interrupt):
             self._note("Ctrl-C")
             raise KeyboardInterrupt
 
     def _happens(self, probability: float) -> bool:
-        """A fault happens, if there were not enough."""
-        if self.faults >= self._faults.most or self._chance.random() >= probability:
+        """Return True, with this probability, if another fault is allowed; and count it."""
+        if self.fault_count >= self._faults.most or self._chance.random() >= probability:
             return False
-        self.faults += 1
+        self.fault_count += 1
         return True
 
     def _taken(self) -> list[Event]:
-        """What is heard now: of each worker its oldest words, of several in any order."""
+        """Return the events that the caller receives now: the oldest ones of some workers, in random order."""
         events, self._events = self._events, []
-        speakers = [said for said in [*self._gone.values(), *(w.said for w in self._workers.values())] if said]
-        for said in self._chance.sample(speakers, self._chance.randint(0, len(speakers))) if not events else ():
-            for _ in range(self._chance.randint(1, len(said))):
-                events.append(said.popleft())
-        self._gone = {number: said for number, said in self._gone.items() if said}
+        outboxes = [one for one in [*self._gone.values(), *(each.outbox for each in self._workers.values())] if one]
+        for outbox in self._chance.sample(outboxes, self._chance.randint(0, len(outboxes))) if not events else ():
+            for _ in range(self._chance.randint(1, len(outbox))):
+                events.append(outbox.popleft())
+        self._gone = {number: outbox for number, outbox in self._gone.items() if outbox}
         for event in events:
-            self._note(f"heard {_told(event)}")
+            self._note(f"received {_text(event)}")
             if isinstance(event, Answered) and event.worker in self._workers:
                 self._workers[event.worker].unanswered -= 1
         if events:
@@ -241,7 +267,7 @@ class FakeTransport(Transport):
     def _can_step(self) -> bool:
         workers = self._workers.values()
         return bool(self._gone or self._events) or any(
-            each.said or (not each.hangs and (each.inbox or not each.ready)) for each in workers
+            each.outbox or (not each.hangs and (each.inbox or not each.ready)) for each in workers
         )
 
     def _count_step(self) -> None:
@@ -250,7 +276,7 @@ class FakeTransport(Transport):
             raise StuckError("the run does not end")
 
     def _step(self) -> None:
-        """One thing happens, somewhere."""
+        """Let one event happen, at a random worker."""
         self._count_step()
         self.now += self._chance.random() * 0.01
         numbers, faults = list(self._workers), self._faults
@@ -269,13 +295,13 @@ class FakeTransport(Transport):
         elif faults.resize and self._chance.random() < faults.resize:
             self._events.append(Room(self._chance.randint(1, 4)))
         elif self._timeout is not None and remote.ready and not remote.hangs and self._happens(faults.hang):
-            self._note(f"{worker} hangs")
+            self._note(f"{worker} stops")
             remote.hangs = True
         elif remote.hangs:
             remote.hangs = self._chance.random() >= faults.come_back
         elif not remote.ready:
             remote.ready = True
-            remote.said.append(Ready(worker))
+            remote.outbox.append(Ready(worker))
         elif remote.inbox:
             self._work(worker, remote)
 
@@ -284,21 +310,21 @@ class FakeTransport(Transport):
         if any(named.rows.lost for named in message.named):
             self._lose([worker], "rows were lost", is_news=False)
             return
-        self._note(f"{worker} does {_told(message)}")
+        self._note(f"{worker} runs {_text(message)}")
         remote.work = remote.work or Worker(self._pipeline, watches_globals=False)
         blocks = named_blocks(message.named, FakeRows.load)
         inside = INSIDE_A_TASK.set(True)
         try:
-            done = [self._done(worker, remote.work.run(task, blocks)) for task in message.tasks]
+            blocks_sent = [self._sent(worker, remote.work.run(task, blocks)) for task in message.tasks]
         except FakeWorkerDeath:
             self._end(worker, BY_A_TASK)
         else:
-            remote.said.append(Answered(worker, done))
+            remote.outbox.append(Answered(worker, blocks_sent))
         finally:
             INSIDE_A_TASK.reset(inside)
 
-    def _done(self, worker: int, block: Block) -> Block:
-        """A block as it comes out of another process."""
+    def _sent(self, worker: int, block: Block) -> Block:
+        """Return a block (the rows of one task) as it arrives from another process."""
         try:
             data = pickle.dumps(block.elements)
         except Exception as error:
@@ -307,29 +333,29 @@ class FakeTransport(Transport):
         rows = FakeRows(data)
         if self.may_lose_rows:
             self._rows.append((worker, rows))
-        done = Block(*(*pickle.loads(pickle.dumps(block.header)), rows))
-        done.seconds, done.waited, done.nbytes = self._chance.random() * 0.01, 0.0, len(data)
-        return done
+        sent = Block(*(*pickle.loads(pickle.dumps(block.header)), rows))
+        sent.seconds, sent.waited, sent.nbytes = self._chance.random() * 0.01, 0.0, len(data)
+        return sent
 
     def _end(self, worker: int, how: str) -> None:
-        """A worker ends: what it said last may be lost with it.
+        """End a worker. Some of its last answers are lost with it.
 
-        A task that ends each of its workers takes no answers along where there is no `depth`: those of processes are not lost.
+        No answer is lost if a task ended the worker and there is no `depth`, because worker processes lose none then.
         """
         remote = self._workers.pop(worker)
         safe = self.depth is None and how == BY_A_TASK
         kept = [
-            remote.said.popleft()
-            for _ in range(self._chance.randint(len(remote.said) if safe else 0, len(remote.said)))
+            remote.outbox.popleft()
+            for _ in range(self._chance.randint(len(remote.outbox) if safe else 0, len(remote.outbox)))
         ]
-        self._note(f"{worker} ends {how}, {len(remote.said)} answers lost")
+        self._note(f"{worker} ends {how}, and {len(remote.outbox)} answers are lost")
         self._gone[worker] = deque([*kept, Ended(worker, how)])
 
     def _end_all(self) -> None:
         self._note("all end")
         for worker in list(self._workers):
             self._end(worker, "")
-        kept = [event for said in self._gone.values() for event in said if not isinstance(event, Ended)]
+        kept = [event for outbox in self._gone.values() for event in outbox if not isinstance(event, Ended)]
         self._gone.clear()
         self._events += [*kept, AllEnded("was terminated by a fault")]
 
@@ -343,12 +369,12 @@ class FakeTransport(Transport):
             rows.lost = rows.lost or maker in workers
 
 
-def _hold(holds: bool, text: str) -> None:
+def _require(holds: bool, text: str) -> None:
     if not holds:
         raise TransportMisuseError(text)
 
 
-def _told(what: Any) -> str:
+def _text(what: Message | Event) -> str:
     if isinstance(what, Message):
         return " ".join(f"{task.stage}:{getattr(task, 'start', 'rows')}" for task in what.tasks)
     if isinstance(what, Answered):
