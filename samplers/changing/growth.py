@@ -78,7 +78,7 @@ class SourceLooks:
 
     def __init__(self, growth: GrowthOptions, order: ChangingSampler, begin: int) -> None:
         self._growth, self._order = growth, order
-        changed = order.history.last.position if order.changes else 0
+        changed = order.history.last.position
         grown = order.history.grown_at
         self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
 

@@ -26,6 +26,7 @@ from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....operations.budget.windows import BudgetWindows
 from ....samplers import NoSharding, ShardOptions
+from ....samplers.history import Changes, OrderChange
 from ....samplers.permutation import permute, place_of
 from ....samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .keys import BatchKey, RunStart
@@ -133,9 +134,18 @@ class BudgetOrder(VectorSampler):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain values that identify the order."""
-        former = [[plan.until, _shape_pairs(plan.windows)] for plan in self.former]
-        values = {"shapes": _shape_pairs(self.windows), "former": former, "epoch": self.epoch}
-        return {**self.identity, **{name: value for name, value in values.items() if value not in (None, [])}}
+        epoch = {} if self.epoch is None else {"epoch": self.epoch}
+        return {**self.identity, "shapes": _shape_pairs(self.windows), **epoch}
+
+    @property
+    def changes(self) -> Changes:
+        """The shapes of all plans, if the plan was changed: each with the number of the first window to which it applies."""
+        if not self.former:
+            return ()
+        begins, windows = [0, *(plan.until for plan in self.former)], [plan.windows for plan in self.former]
+        return tuple(
+            OrderChange(begin, {"shapes": _shape_pairs(each)}) for begin, each in zip(begins, [*windows, self.windows])
+        )
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
         """Return the same order on another shard, for a run from the beginning."""
