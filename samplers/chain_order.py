@@ -24,10 +24,6 @@ from .sharding import NoSharding, ShardOptions
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
 
-_WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shuffle": Shuffle}
-"""Index maps that keep all records of each epoch, by the names that fingerprints use."""
-
-
 @dataclass(frozen=True)
 class ChainOrder(VectorSampler):
     """A sampler whose order is given by index maps, applied one after another.
@@ -71,13 +67,18 @@ class ChainOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal values."""
+        """The values that determine the order, as JSON values; those of an equal `IndexSampler` if there is one.
+
+        So records can be appended to the chain between two runs, for which it becomes such a sampler.
+        """
+        if (by_epochs := self.by_epochs()) is not None:
+            return by_epochs.fingerprint
         maps = [each.parameters for each in self.maps]
         selections = [selection for each in self.maps for selection in each.selections]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
         if self.balance is not None:
             later["balance"] = self.balance.fingerprint
-        return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
+        return {"kind": "ChainOrder", "length": self.length, "maps": maps, "records": self.epoch_length, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record keys `int64[n]` at global positions `int64[n]`."""
@@ -103,32 +104,6 @@ class ChainOrder(VectorSampler):
         if maps or not self.records or self.balance is not None:
             return None
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
-
-    @classmethod
-    def describe_by_epochs(cls, saved: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Convert a saved fingerprint to the fingerprint of the `IndexSampler` that `by_epochs()` returns.
-
-        Return None if `by_epochs()` would return None, or if the fingerprint is not valid.
-
-        Args:
-            saved: the fingerprint of a `ChainOrder`.
-
-        >>> four_elements_three_times = {"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]}
-        >>> ChainOrder.describe_by_epochs(four_elements_three_times)["epochs"]
-        3
-        """
-        try:
-            maps = [_WHOLE_EPOCHS[name](*values) for name, *values in saved["maps"]]
-            records = next((each.length if isinstance(each, Shuffle) else each.below for each in maps), saved["length"])
-            order = cls(maps, saved["length"], records, records)
-            sampler = (
-                order.by_epochs()
-                if order.fingerprint == {name: saved.get(name) for name in order.fingerprint}
-                else None
-            )
-        except (TypeError, ValueError, LookupError):
-            return None
-        return None if sampler is None or saved.keys() & {"balance", "selections"} else sampler.fingerprint
 
     joining: ClassVar[bool] = False
 

@@ -130,7 +130,6 @@ class VectorSampler:
         def fingerprint(self) -> dict[str, Any]:
             """The values that determine the order, as JSON values, without the shard and without `changes`."""
 
-
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
         raise NotImplementedError

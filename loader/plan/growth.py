@@ -194,7 +194,9 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
     leaf = pipeline.leaf
     parts: dict[str, Any] = {name: leaf.sampler.parts[name] for name in generations}
     others = {
-        name: generations[name] for name, part in parts.items() if part.generation != generations[name] or part.history.changes
+        name: generations[name]
+        for name, part in parts.items()
+        if part.generation != generations[name] or part.history.changes
     }
     if not others:
         return pipeline

@@ -97,6 +97,10 @@ class History:
         return cls(shards, tuple(map(tuple, orders)))
 
 
+NO_HISTORY = History()
+"""History of a pipeline with one leaf (source with its sampler) to which nothing has happened."""
+
+
 def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
     if type(position) is not int or not 0 <= position < 1 << 62:
         raise ValueError

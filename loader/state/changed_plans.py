@@ -23,7 +23,6 @@ from .record_checks import check_all_shards
 from .schema import LoaderState
 
 
-
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:

@@ -13,18 +13,16 @@ from functools import reduce
 from typing import Any
 
 from ...errors import CheckpointError
-from ...samplers import IndexSampler
-from ...samplers.chain_order import ChainOrder
-from ...samplers.changing.growth import ONLY
-from ...samplers.changing.history import GENERATION, OMITTED, PASSING, RECORDS, RecordsHistory, lasting
+from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import SavedOrder, part_named
 from ...samplers.mix.ends import saved_order
 from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
-from ...sources.facts import facts_of
+from ...sources.facts import Generations
 from ..plan.growth import at_generations, epoch_at_generation, generations_of, growing_parts, source_at
 from ..plan.identity import Values
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights
 from .leftover import Run, check_sizes, set_apart
@@ -69,7 +67,8 @@ def migrate_records(
             in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
-    states = _with_records(pipeline, states)
+    known = states[0].order()
+    states = retold(states, known, _with_generations(pipeline.leaf, known))
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
@@ -202,49 +201,20 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
     return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
 
 
-def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states with the number of records in each saved order. Some chains write orders without it."""
-    sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
-    counted = ((state, _counted(sampler.whole, source, state.order())) for state in states)
-    return [state if order == state.order() else state.with_order(0, order) for state, order in counted]
+def _with_generations(leaf: Leaf, saved: SavedOrder) -> SavedOrder:
+    """Add, to a saved order, the generation (version of the files) of each source that had none when the state was saved."""
+    for name, generations in generations_of(leaf.source).items():
+        part = saved.part(name)
+        if part.described and not part.changes and GENERATION not in part.described:
+            generation = _generation_of(part.described.get(RECORDS), generations)
+            saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
+    return saved
 
 
-def _counted(sampler: Any, source: Any, saved: SavedOrder) -> SavedOrder:
-    """Add the number of records, and the generation (version of the source's files), to a saved order without them.
-
-    The saved order of a sampler that cannot change is returned unchanged.
-    """
-    if sampler.facts.parts:
-        for name, part in sampler.parts.items():
-            if (of_part := saved.part(name)).described and saved.is_mix:
-                counted = _counted(part, source.parts[name], of_part)
-                saved = saved if counted == of_part else saved.with_part(name, counted)
-        return saved
-    if not isinstance(sampler, ChangingSampler):
-        return saved
-    described = saved.described
-    if described.get("kind") == "ChainOrder" and isinstance(sampler.sampler, IndexSampler):  # before it grew
-        by_epochs = ChainOrder.describe_by_epochs(described)
-        kept = {name: value for name, value in described.items() if name in PASSING}
-        described = described if by_epochs is None else {**by_epochs, **kept}
-    described = described if RECORDS in described else {**described, RECORDS: sampler.num_records}
-    if not saved.changes and GENERATION not in described:
-        described = {**described, **_generation_of(described[RECORDS], source)}
-    return saved._replace(described=described)
-
-
-def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return {GENERATION: number} for the generation in which a source had `records` records; {} if it is generation 0.
-
-    The result is {} also if the source has no generations, or none of them has this number of records.
-
-    A generation is a version of the source's files. The result completes a state that was saved before the
-    source grew.
-    """
-    own = facts_of(source).generations
-    if own is None or not own.generation:
-        return {}
-    found = next((one for one in range(own.generation + 1) if own.generation_records(one) == records), 0)
+def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
+    """Return {GENERATION: number} for the first generation with this number of records; {} if that is 0, or if none has it."""
+    every = range(generations.generation + 1)
+    found = next((one for one in every if generations.generation_records(one) == records), 0)
     return {GENERATION: found} if found else {}
 
 

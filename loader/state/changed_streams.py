@@ -22,7 +22,6 @@ from ..plan.identity import Values
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-
 from .changed_plans import with_plan
 from .changed_records import migrate_records
 from .changed_weights import is_within, migrate_weights

@@ -105,7 +105,10 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
-    total, end = shard.length(state.history.shards[0].length(length)), state.cursor.positions[0] + former.stage_on(0).unit
+    total, end = (
+        shard.length(state.history.shards[0].length(length)),
+        state.cursor.positions[0] + former.stage_on(0).unit,
+    )
     return any(stage > 0 or end > total for stage in begun)
 
 

@@ -47,9 +47,7 @@ def changing(sampler: Any, saved: SavedOrder, counts: bool) -> ChangingSampler |
         return None
     if isinstance(sampler, ChangingSampler):
         # Without its changes: an iterator that was restored before has those of that run.
-        return sampler.of_generation(
-            sampler.generation if counts else RecordsHistory.of(saved).last.generation
-        )
+        return sampler.of_generation(sampler.generation if counts else RecordsHistory.of(saved).last.generation)
     if not (saved.changes or {OMITTED, GENERATION} & saved.described.keys()) or not sampler.facts.can_change:
         return None
     return ChangingSampler(sampler, generation=RecordsHistory.of(saved).last.generation)

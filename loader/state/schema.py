@@ -19,7 +19,7 @@ from ...errors import CheckpointError
 from ...samplers.changing.growth import ONLY
 from ...samplers.history import SavedOrder
 from ..plan.cursor import Cursor, Leftover
-from ..plan.history import History
+from ..plan.history import NO_HISTORY, History
 from ..plan.identity import Identity, Values, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
@@ -47,7 +47,7 @@ class Mark(NamedTuple):
     """
 
     position: int = 0
-    place: Mapping[str, int] = {}  # noqa: RUF012, never changed
+    place: Mapping[str, int] = {}
     length: int | None = None
     ended: tuple[tuple[str, int], ...] = ()
 
@@ -99,7 +99,7 @@ class LoaderState:
     step: int
     shard: tuple[int, int]
     identity: Identity
-    history: History = History()
+    history: History = NO_HISTORY
     skipped: SkippedSteps = NONE_SKIPPED
     marks: Mapping[int, Mark] = field(default_factory=dict)
     version: int = VERSION

@@ -142,7 +142,10 @@ class ChangingSampler(VectorSampler):
 
         They are known only if they are the current ones, because the fingerprint has only a digest of the keys.
         """
-        begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.history.changes)]
+        begins = [
+            (0, 0, self.history.omitted),
+            *((each.position, each.place, each.omitted) for each in self.history.changes),
+        ]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
         known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
         return [

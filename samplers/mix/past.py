@@ -82,7 +82,7 @@ class MixPast(VectorSampler):
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text if this mix has other parts or weights than a run's program described, and than the run had at its end."""
+        """Return a text if the parts or weights are neither those that a run's program described, nor those of its end."""
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
 
@@ -93,7 +93,9 @@ class MixPast(VectorSampler):
     def _is_last(self, saved: SavedOrder) -> bool:
         """Return True if the program describes the weights to which the run has changed."""
         return (
-            bool(saved.own_changes) and self._has_parts_of(saved) and self.weights_values["weights"] == last_weights(saved)
+            bool(saved.own_changes)
+            and self._has_parts_of(saved)
+            and self.weights_values["weights"] == last_weights(saved)
         )
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> Self:

@@ -12,9 +12,9 @@ import pytest
 from headrace import BlockShuffle, IndexSampler, SequentialSampler, ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError
 from headrace.samplers.changing.history import RecordsChange, RecordsHistory
-from headrace.samplers.history import OrderChange, SavedOrder
 from headrace.samplers.changing.living import OmittedKeys
 from headrace.samplers.changing.sampler import ChangingSampler
+from headrace.samplers.history import OrderChange, SavedOrder
 
 SHUFFLES = {
     "none": {},
