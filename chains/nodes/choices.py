@@ -15,8 +15,8 @@ import numpy as np
 
 from ...common.identity.values import described, described_with_all_attributes, digest
 from ...common.messages import short_repr
-from ...samplers.chain_order import ChainOrder
-from ...samplers.index_maps import Indices
+from ...samplers.chain.index_maps import Indices
+from ...samplers.chain.order import ChainOrder
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 

@@ -5,11 +5,12 @@ In: changes of orders, and how far the shards of earlier runs had read. Out: JSO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...samplers.changing.growth import ONLY
 from ...samplers.history import Changes, OrderChange
 from .identity import json_text
 from .lineage import ReshardHistory
@@ -102,8 +103,55 @@ NO_HISTORY = History()
 
 
 def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
-    if type(position) is not int or not 0 <= position < 1 << 62:
-        raise ValueError
     if not isinstance(values, dict) or not (part is None or isinstance(part, str)):
         raise TypeError
-    return OrderChange(position, values, part)
+    return OrderChange(_count(position), values, part)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+class Mark(NamedTuple):
+    """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
+
+    Attributes:
+        position: if the order omits records, its first unread position, not counting omitted records. No shard has
+            read it or a later one. A run that omits other records can continue there.
+        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
+            name, for the parts that omit records; a single source has the name "" (`ONLY`). Empty if no record is
+            omitted.
+        length: number of positions of all shards together; None for an endless order.
+        ended: for a mix, a pair (part name, position of its end) for each part that ends before the mix does.
+    """
+
+    position: int = 0
+    place: Mapping[str, int] = {}
+    length: int | None = None
+    ended: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of this object as plain JSON values, without empty ones."""
+        place = [self.position, self.place.get(ONLY, self.place), *([] if self.length is None else [self.length])]
+        ended = {"ended": list(map(list, self.ended))} if self.ended else {}
+        return {**({"place": place} if self.place else {}), **ended}
+
+    @classmethod
+    def read(cls, values: Any) -> Mark:
+        """Read a mark from the property `values`.
+
+        Raises:
+            TypeError, ValueError: it is not a mark.
+        """
+        if not isinstance(values, dict) or not values.keys() <= {"place", "ended"}:
+            raise TypeError
+        position, place, *length = values.get("place", [0, {}])
+        if len(length) > 1:
+            raise ValueError
+        parts = place if isinstance(place, dict) else {ONLY: place}
+        ended = tuple((str(name), _count(end)) for name, end in values.get("ended", []))
+        whole = _count(length[0]) if length else None
+        return cls(_count(position), {name: _count(parts[name]) for name in parts}, whole, ended)

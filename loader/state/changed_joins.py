@@ -18,11 +18,11 @@ from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers.changing.history import OMITTED
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
-from ..plan.history import NO_RUNS
+from ..plan.history import NO_RUNS, Mark
 from ..plan.identity import Identity
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .schema import LoaderState, Mark
+from .schema import LoaderState
 
 Value = TypeVar("Value")
 

@@ -23,9 +23,10 @@ from ...samplers.mix.ends import saved_length
 from ...samplers.mix.order import MixOrder
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ..plan.cursor import Cursor, those_within
+from ..plan.history import Mark
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .schema import LoaderState, Mark
+from .schema import LoaderState
 
 MOST_CHECKED = 1 << 22
 """Largest number of positions checked for one shard. If shards have read that much more or less than others, resuming fails."""

@@ -21,6 +21,7 @@ from ...samplers.changing.history import RecordsHistory
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
+from ..plan.history import Mark
 from ..plan.identity import WEIGHT, differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
@@ -30,7 +31,7 @@ from .changed_streams import migrate
 from .changed_weights import check_left
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .record_checks import changing, former_length, length_of
-from .schema import LoaderState, Mark
+from .schema import LoaderState
 
 
 class Resumed(NamedTuple):

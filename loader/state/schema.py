@@ -11,15 +11,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from ...common.messages import a_kind_of, short_repr, shorten_lines
 from ...errors import CheckpointError
-from ...samplers.changing.growth import ONLY
 from ...samplers.history import SavedOrder
 from ..plan.cursor import Cursor, Leftover
-from ..plan.history import NO_HISTORY, History
+from ..plan.history import NO_HISTORY, History, Mark
 from ..plan.identity import Identity, Values, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
@@ -31,49 +30,6 @@ CHECKSUM = "checksum"
 
 MAX_STEP = 1 << 62
 """Upper limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
-
-
-class Mark(NamedTuple):
-    """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
-
-    Attributes:
-        position: if the order omits records, its first unread position, not counting omitted records. No shard has
-            read it or a later one. A run that omits other records can continue there.
-        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
-            name, for the parts that omit records; a single source has the name "" (`ONLY`). Empty if no record is
-            omitted.
-        length: number of positions of all shards together; None for an endless order.
-        ended: for a mix, a pair (part name, position of its end) for each part that ends before the mix does.
-    """
-
-    position: int = 0
-    place: Mapping[str, int] = {}
-    length: int | None = None
-    ended: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values of this object as plain JSON values, without empty ones."""
-        place = [self.position, self.place.get(ONLY, self.place), *([] if self.length is None else [self.length])]
-        ended = {"ended": list(map(list, self.ended))} if self.ended else {}
-        return {**({"place": place} if self.place else {}), **ended}
-
-    @classmethod
-    def read(cls, values: Any) -> Mark:
-        """Read a mark from the property `values`.
-
-        Raises:
-            TypeError, ValueError: it is not a mark.
-        """
-        if not isinstance(values, dict) or not values.keys() <= {"place", "ended"}:
-            raise TypeError
-        position, place, *length = _list(values.get("place", [0, {}]))
-        if len(length) > 1:
-            raise ValueError
-        parts = place if isinstance(place, dict) else {ONLY: place}
-        ended = tuple((str(name), _count(end)) for name, end in _list(values.get("ended", [])))
-        whole = _count(length[0]) if length else None
-        return cls(_count(position), {name: _count(parts[name]) for name in parts}, whole, ended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,24 @@ In: positions of the global order. Out: record keys.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.identity.values import digest
-from .balance import Balance
-from .index import IndexSampler
+from ...common.identity.values import digest
+from ..balance import Balance
+from ..index import IndexSampler
+from ..permutation import unpermute
+from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
-from .permutation import unpermute
-from .protocol import ENDLESS, OrderFacts, VectorSampler
-from .sharding import NoSharding, ShardOptions
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
+
 
 @dataclass(frozen=True)
 class ChainOrder(VectorSampler):
