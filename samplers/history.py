@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 from ..common.messages import short_repr
 
+ONLY = ""
+"""Name of the only source in dicts by part name, if there is no mix."""
+
 Values = dict[str, Any]
 """Plain JSON values by name. Must not be modified."""
 

@@ -172,8 +172,7 @@ class VectorSampler:
     def of_equal_shards(self, total: int) -> int:
         """Return how many of `total` positions the shards read together.
 
-        With `drop_remainder`, this is the largest multiple of the number of shards up to `total`; else, or if `total`
-        is endless, `total`.
+        With `drop_remainder`, it is the largest multiple of the number of shards up to `total`, unless that is endless.
         """
         shards = self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ...samplers.changing.growth import ONLY
-from ...samplers.history import Changes, OrderChange
+from ...samplers.history import ONLY, Changes, OrderChange
 from .identity import json_text
 from .lineage import ReshardHistory
 

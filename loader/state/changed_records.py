@@ -205,7 +205,7 @@ def _with_generations(leaf: Leaf, saved: SavedOrder) -> SavedOrder:
     """Add, to a saved order, the generation (version of the files) of each source that had none when the state was saved."""
     for name, generations in generations_of(leaf.source).items():
         part = saved.part(name)
-        if part.described and not part.changes and GENERATION not in part.described:
+        if generations.generation and part.described and not part.changes and GENERATION not in part.described:
             generation = _generation_of(part.described.get(RECORDS), generations)
             saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
     return saved

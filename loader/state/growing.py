@@ -16,10 +16,10 @@ from typing import Any
 from ...common.identity.values import digest
 from ...common.messages import short_repr
 from ...samplers import NoSharding
-from ...samplers.changing.growth import ONLY, GrowthOptions
+from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.history import lasting
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.history import SavedOrder, part_named
+from ...samplers.history import ONLY, SavedOrder, part_named
 from ...sources import fingerprint_of
 from ..plan.growth import (
     at_generation,

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.changing.growth import ONLY
 from ...samplers.changing.history import GENERATION, OMITTED, RecordsHistory
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.history import SavedOrder, Values
+from ...samplers.history import ONLY, SavedOrder, Values
 from ...samplers.mix.ends import saved_length
 from ...samplers.mix.order import MixOrder
 from ...samplers.protocol import ENDLESS, VectorSampler

@@ -74,10 +74,8 @@ def resume(
     """
     if equal_steps:
         states = at_equal_steps(program, states)
-    if of_all_shards:
-        merging, states = migrate(program, states, strict, run)
-        states = [merge_shard_states(merging, states, strict, run)]
-    program, (state,) = migrate(program, states, strict, run)
+    program, states = migrate(program, states, strict, run)
+    state = merge_shard_states(program, states, strict, run) if of_all_shards else states[0]
     found = resumed(program, state, strict)
     check_left(program, found.pipeline, state.cursor, run)
     return found
@@ -386,9 +384,8 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     if not skipped:
         return ()
     unit = prod(states[0].identity.sizes)
-    ends = states[0].history.shards[0].length(total) // len(
-        states
-    )  # where a shard has ended, its last step may be a short one
+    # Where a shard has ended, its last step may be a short one.
+    ends = states[0].history.shards[0].length(total) // len(states)
     going = [state for state in states if state.cursor.positions[0] < ends] or states[:1]
     begins = {
         state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit for state in going

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...common.identity.values import digest
 from ..balance import Balance
 from ..index import IndexSampler
-from ..permutation import unpermute
+from ..permutation import MAX_SIZE, unpermute
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
@@ -93,7 +93,7 @@ class ChainOrder(VectorSampler):
         Unlike this sampler, an `IndexSampler` can be given another number of records. It has the same
         order only if the maps are at most one `repeat()` over at most one `shuffle()` of all records,
         and both give each epoch another order. The result is also None if the order has a balance, or
-        if the number of records is unknown or 0.
+        if the number of records is unknown, 0 or too large.
         """
         epochs: int | None = 1
         seed: int | None = None
@@ -102,7 +102,7 @@ class ChainOrder(VectorSampler):
             epochs, maps = top.epochs, maps[1:]
         if maps and isinstance(top := maps[0], Shuffle) and top.reseeds and top.length == self.records:
             seed, maps = top.seed, maps[1:]
-        if maps or not self.records or self.balance is not None:
+        if maps or not self.records or self.records > MAX_SIZE or self.balance is not None:
             return None
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
 

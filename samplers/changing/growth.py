@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...common.validation import one_of, whole_number
+from ..history import ONLY
 from .sampler import ChangingSampler
-
-ONLY = ""
-"""Name of the only source in dicts by part name, if there is no mix."""
 
 TIMES = "epoch", "now", "hand"
 """Values of `GrowthOptions.at`."""

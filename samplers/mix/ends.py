@@ -110,7 +110,7 @@ def _without_ended(order: MixOrder, ended: Iterable[tuple[str, int]], before: in
         if end < before:
             rest = order.without(order.names.index(name), end)
             if rest is None:
-                raise ValueError("all its parts have ended")
+                raise LookupError(name)
             order = rest
     return order
 

@@ -23,8 +23,8 @@ from ....samplers.history import Changes
 from ....samplers.protocol import ENDLESS
 from ....sources.facts import SourceFacts
 from ....sources.provenance import UsedRecord
-from ..placed_records import PlacedRecords
 from .order import BudgetOrder
+from .placed_records import PlacedRecords
 from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]
