@@ -33,8 +33,7 @@ class Identity:
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.
-        orders: for each leaf, the fingerprint of its sampler, with the changes of the order during
-            earlier runs.
+        orders: for each leaf, the fingerprint of its sampler.
         joins: for each join of streams, its rule, and the names and sizes of its inputs.
         operations: for each operation, its fingerprint.
         sizes: for each operation that takes several elements (`Batch`, `Pack`), how many it takes.

@@ -125,7 +125,7 @@ def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
 
     Return "" if the order of no part differs.
     """
-    for name, part in mix.parts.items():
+    for name, part in mix.parts.items() if mix.facts.parts else ():
         before = saved.part(name).described
         if before and lasting(before) != lasting(part.fingerprint):
             return f"the order of {part_named(name)}"

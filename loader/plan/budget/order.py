@@ -142,10 +142,9 @@ class BudgetOrder(VectorSampler):
         """The shapes of all plans, if the plan was changed: each with the number of the first window to which it applies."""
         if not self.former:
             return ()
-        begins, windows = [0, *(plan.until for plan in self.former)], [plan.windows for plan in self.former]
-        return tuple(
-            OrderChange(begin, {"shapes": _shape_pairs(each)}) for begin, each in zip(begins, [*windows, self.windows])
-        )
+        begins = [0, *(plan.until for plan in self.former)]
+        shapes = [_shape_pairs(windows) for windows in (*(plan.windows for plan in self.former), self.windows)]
+        return tuple(OrderChange(begin, {"shapes": each}) for begin, each in zip(begins, shapes))
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
         """Return the same order on another shard, for a run from the beginning."""
@@ -290,12 +289,10 @@ class BudgetOrder(VectorSampler):
         steps = np.concatenate(groups).reshape(-1, shards)
         places = np.arange(len(steps), dtype=np.int64)
         return (
-            steps[permute(places, np.full(len(steps), window), len(steps), self._steps_seed)] if len(steps) else steps
+            steps[permute(places, np.full(len(steps), window), len(steps), self.order_seed ^ STEPS_SEED)]
+            if len(steps)
+            else steps
         )
-
-    @property
-    def _steps_seed(self) -> int:
-        return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
@@ -376,7 +373,7 @@ class BudgetOrder(VectorSampler):
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
-            result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
+            result[chosen] = permute(places[chosen], windows[chosen], size, self.order_seed ^ STEPS_SEED)
         return result
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
@@ -396,7 +393,7 @@ class BudgetOrder(VectorSampler):
         slot = begin + place_of(slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed)
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
-        step = int(self._before[local]) + place_of(line, window, size, self._steps_seed)
+        step = int(self._before[local]) + place_of(line, window, size, self.order_seed ^ STEPS_SEED)
         return (epoch - (self.epoch or 0)) * self.steps_per_epoch + step, shard, row
 
 
