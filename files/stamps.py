@@ -67,7 +67,9 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
     """
     if now == before:
         return
-    difference = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
+    by_time = isinstance(before.modified, int) and isinstance(now.modified, int)
+    same_size = f"same size, another {'time of change' if by_time else 'version'}"
+    difference = f"{before.size} → {now.size} bytes" if now.size != before.size else same_size
     raise SourceError(
         f"{shorten(path)}: the file changed after the source was made ({difference}). Make the source again. "
         "Write new versions of files under new names."

@@ -245,7 +245,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
     if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
             "MemorySource takes a sequence of records, an array or a dict of arrays, not "
-            f"{type(data).__name__}. To read from an iterator, make a list of it first: list(…)."
+            f"{type(data).__name__}. Pass list(data) for an iterator, or dict(data) for another kind of mapping."
         )
     if isinstance(data, tuple):
         _refuse_columns(data)
@@ -276,9 +276,13 @@ def _frozen(name: str, leaf: Any) -> Array:
     """
     # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
+        if isinstance(leaf, np.ndarray):
+            raise TypeError(
+                f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass array.filled(value)."
+            )
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Make "
-            "it an array with np.asarray(…)."
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Pass an array with one row "
+            "for each record, such as np.asarray(column)."
         )
     if leaf.ndim == 0:
         raise TypeError(
@@ -292,7 +296,7 @@ def _frozen(name: str, leaf: Any) -> Array:
 
 def _common_length(leaves: dict[str, Array]) -> int:
     if not leaves:
-        raise ValueError("MemorySource: the dict is empty. Pass at least one array.")
+        raise ValueError("MemorySource: the dict has no arrays. Pass at least one array.")
     lengths = {name: len(leaf) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
         records_by_array = first_few([f"{name} has {length}" for name, length in lengths.items()])

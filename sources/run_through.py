@@ -112,7 +112,8 @@ class RunThroughSource:
         except (TypeError, ValueError):
             raise TypeError(
                 f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be "
-                "stored as JSON. Return only numbers, strings, bytes, lists and dicts."
+                "stored as JSON. Return only Python's int, float, bool, str, bytes and None, and lists and dicts of these "
+                "whose keys are strings."
             ) from None
 
 

@@ -19,14 +19,13 @@ piece at the same time, and each of them may be killed at any moment:
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from ...common.messages import shorten
+from ...common.messages import remedy_for, shorten
 from ...errors import HeadraceError, SourceError
 from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
@@ -190,12 +189,10 @@ class Cache:
         return total
 
     def unusable(self, error: OSError) -> SourceError:
-        full = error.errno == errno.ENOSPC
-        remedy = "Free some space, or choose another folder or a smaller cache" if full else "Choose another folder"
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
-            f"{remedy} with storage_options={{'cache_dir': …, 'cache_bytes': …}} (cache_bytes=0 means no "
-            "cache)."
+            f"{remedy_for(error, 'Check its permissions')}. Or choose another folder, or a smaller cache, with "
+            "storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
         )
 
 

@@ -157,11 +157,11 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"there is no file {short_repr(url, TEXT)}. Check the address.")
     if (remedy := store.is_final(error)) is not None:
-        return SourceError(f"{shorten(url)} cannot be read ({told}): {remedy}.")
+        return SourceError(f"{shorten(url)}: the store answers {told}; {remedy}.")
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: {tries} tries to read it failed: {told}. Check that the store can be reached, "
+        f"{shorten(url)}: the request failed {tries} times: {told}. Check that the store can be reached, "
         "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 

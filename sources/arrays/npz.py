@@ -62,13 +62,14 @@ class NpzSource(ChunkedSource):
                 found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise SourceError(
-                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Write it with np.savez."
+                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Check its permissions, or write it "
+                "again with np.savez."
             ) from error
         objects = [name for name in self._asked or found if name in found and found[name].dtype.hasobject]
         if objects:
             raise SourceError(
                 f"{shorten(self._path)}: array {short_repr(objects[0])} has Python objects, which can run code when they are "
-                "read. Name the other arrays, arrays=[…]."
+                "read. Name arrays without objects in arrays=, or write this one with a dtype of numbers or texts."
             )
         return found
 
