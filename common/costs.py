@@ -141,7 +141,7 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{whose}: {short_repr(lengths)}, {a_kind_of(lengths)}, cannot be read as an array of integers or floats. "
-            "Pass one whole number below 2^62 for each record."
+            "Pass an array with one whole number below 2^62 for each record."
         )
     if array.shape != (count,):
         raise LengthsError(

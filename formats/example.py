@@ -91,7 +91,7 @@ class Decoder:
         both = sorted(set(features or ()) & set(sequences or ()))
         if both:
             raise TypeError(
-                f"features= and sequences= both have {first_few(both)}. Name each of these in one of them only."
+                f"features= and sequences= both name {first_few(both)}. Name each of these in one of them only."
             )
 
     def __call__(self, data: bytes) -> dict[str, Any]:
@@ -119,10 +119,10 @@ class Decoder:
                 f"{argument}=."
             )
         there = f"only {first_few(sorted(known), 8)}" if known else f"no {kind}s at all"
+        joined = " A RaggedFeature or SparseFeature needs all its stored features." if argument == "features" else ""
         return SourceError(
             f"the example has no {kind} {first_few(missing)}: it has {there}. Leave missing ones out of {argument}=, or pass "
-            f"{argument}={{name: (dtype, shape, default)}} for a {kind} that may be missing. A RaggedFeature or "
-            "SparseFeature needs all its stored features."
+            f"{argument}={{name: (dtype, shape, default)}} for a {kind} that may be missing.{joined}"
         )
 
     @property

@@ -189,7 +189,7 @@ class SparseType:
 
     def __init__(self, wanted: SparseFeature) -> None:
         if wanted.fill is None:
-            raise TypeError("fill must be a number")
+            raise TypeError(wanted.fill)
         self._dtype = np.dtype(wanted.dtype)
         remedy = "Pass another dtype= to SparseFeature, or the name of another stored feature as its values="
         self._of_values = NumbersType(self._dtype, (-1,), None, "features", remedy)
@@ -204,7 +204,7 @@ class SparseType:
             given if isinstance(given, str) else tuple(map(int, np.atleast_1d(given).tolist()))
         )
         if not isinstance(self._shape, str) and any(length < 0 for length in self._shape):
-            raise ValueError("lengths of the shape must not be negative")
+            raise ValueError(self._shape)
         self.described = (
             f"sparse {self._of_values.described} {self._values_name!r} at {list(self._indices_names)!r} in "
             f"{self._shape!r} or {self._fill.tolist()!r}"

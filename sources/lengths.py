@@ -93,8 +93,8 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
             f"lengths= has the shape {np.shape(lengths)}, but the source is a mix of "
-            f"{first_few(parts)}. Pass the name of a field, or balance=headrace.Balance(…) with a dict of "
-            "arrays, one for each part."
+            f"{first_few(parts)}. Pass the name of a field, or arrays by part: "
+            "headrace.MixSampler(parts, balance=headrace.Balance({part: lengths, …}))."
         )
     return as_lengths(lengths, count)
 

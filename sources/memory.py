@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..common.costs import length_of_field
 from ..common.fields import fields_of
 from ..common.identity.values import digest, record
-from ..common.messages import first_few, short_repr, shorten
+from ..common.messages import a_kind_of, first_few, short_repr, shorten
 from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 
@@ -190,8 +190,8 @@ class _FlatTable:
     items = None
 
     def __init__(self, data: dict[Any, Any]) -> None:
-        self.columns: Any = {name: _frozen(f"leaf [{short_repr(name)}]", leaf) for name, leaf in data.items()}
-        self.length = _common_length({f"leaf [{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
+        self.columns: Any = {name: _frozen(f"data[{short_repr(name)}]", leaf) for name, leaf in data.items()}
+        self.length = _common_length({f"data[{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
         self.leaves = {repr(name): leaf for name, leaf in self.columns.items()}
 
     def one(self, key: int) -> Any:
@@ -221,10 +221,10 @@ class _Tree:
         flat: tuple[list[Any], list[Any], Any]
         flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="headrace")
         accessors, leaves, self._spec = flat
-        names = [f"leaf {accessor.codify('')}" for accessor in accessors]
+        names = [accessor.codify("data") for accessor in accessors]
         self._leaves = [_frozen(name, leaf) for name, leaf in zip(names, leaves)]
-        self.leaves = dict(zip(names, self._leaves))
-        self.length = _common_length(self.leaves)
+        self.leaves = {f"leaf {accessor.codify('')}": leaf for accessor, leaf in zip(accessors, self._leaves)}
+        self.length = _common_length(dict(zip(names, self._leaves)))
         self.columns: Any = self._spec.unflatten(self._leaves)
 
     def one(self, key: int) -> Any:
@@ -281,8 +281,8 @@ def _frozen(name: str, leaf: Any) -> Array:
                 f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass array.filled(value)."
             )
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Pass an array with one row "
-            "for each record, such as np.asarray(column)."
+            f"MemorySource: {shorten(name)} is {a_kind_of(leaf)}, not a NumPy array. In a dict of arrays, make each column an "
+            "array with one row for each record, np.asarray(column), also columns that are lists."
         )
     if leaf.ndim == 0:
         raise TypeError(

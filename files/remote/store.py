@@ -7,6 +7,7 @@ which the request is repeated.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -73,6 +74,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _own_random = random.Random()
 """Random generator for pauses."""
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors of a disk of this machine to which an answer is written. Another request would not help."""
+
 ResultT = TypeVar("ResultT")
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
@@ -122,6 +126,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
     Raises:
         SourceNotFoundError: the store answers that the file does not exist.
         SourceError: the last try failed, or a retry would not help.
+        OSError: there is no space on the disk to which `question` writes the answer.
     """
     store, key = store_of(url, options)
     secrets = *options.store, *secrets_in(url)
@@ -131,6 +136,8 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
         except HeadraceError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_SPACE:
+                raise
             # A program that ends does not wait.
             is_last = number == options.tries or not threading.main_thread().is_alive()
             # What comes after that mark is for the library's developers.

@@ -168,7 +168,7 @@ def test_values_that_cannot_be_written_are_damaged_records_too(tmp_path):
     """A line that is not valid JSON, and one with another type than the first ones, by file and offset."""
     path = tmp_path / "x.jsonl"
     path.write_text('{"x": 1}\n{"x": \n{"x": "text"}\n{"x": 4}\n{"y": 1}\n')
-    with pytest.raises(SourceError, match="the line at byte 9 is not valid JSON"):
+    with pytest.raises(SourceError, match="the line at byte 9 cannot be read as JSON"):
         convert(path, tmp_path / "out")
     made = convert(path, tmp_path / "lines", on_error="skip")
     assert (made.records, made.left_out) == (4, 1)
