@@ -156,8 +156,8 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
             file.encode()
         except UnicodeEncodeError:
             raise SourceError(
-                f"{short_repr(file, TEXT)}: this path has bytes that are not UTF-8, and headrace needs UTF-8. Rename the "
-                "file or folder that has them in its name."
+                f"{short_repr(file, TEXT)}: this path is not UTF-8, which headrace needs. Rename the file, or the folder "
+                "whose name is not UTF-8."
             ) from None
     return found
 

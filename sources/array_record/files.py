@@ -275,10 +275,7 @@ def _open(path: str, name: str, options: str) -> Any:
         return reader
     with _foreign(name):
         reader.close()
-    raise SourceError(
-        f"{shorten(name)} cannot be read as an ArrayRecord file. Pass such a file; if it is one, check its permissions, or "
-        "write it again."
-    )
+    raise _unreadable(name)
 
 
 @contextmanager
@@ -287,10 +284,15 @@ def _foreign(name: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise SourceError(
-            f"{shorten(name)} cannot be read as an ArrayRecord file: {shorten(error)}. Pass such a file; if it is one, check "
-            "its permissions, or write it again."
-        ) from error
+        raise _unreadable(name, str(error)) from error
+
+
+def _unreadable(name: str, reason: str = "") -> SourceError:
+    because = f" ({shorten(reason)})" if reason else ""
+    return SourceError(
+        f"{shorten(name)} cannot be read{because}. It is not an ArrayRecord file, is cut off, or this process may not read it. "
+        "Pass another file, write it again, or change its permissions."
+    )
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -227,9 +227,8 @@ class Growth:
         )
         return SourceError(
             f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and "
-            "files of a generation must not change. Restore the file and the paths= of the source, and write new data "
-            f"under new names. Or remove {shorten(self._log.folder)}: then all files count as new, and older "
-            "checkpoints cannot be restored."
+            "files of a generation must not change. Restore the file and its path, and write new data under new "
+            f"names. Or remove {shorten(self._log.folder)}, and begin anew, without older checkpoints."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:

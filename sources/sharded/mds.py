@@ -120,9 +120,8 @@ class MdsSource:
             remedy = "Check the file and its permissions, or write it again"
             if isinstance(error, (ImportError, AttributeError)):  # of a pickle
                 remedy = "Make the classes of its pickled objects importable, or name only other columns in columns="
-            raise SourceError(
-                f"{shorten(shard.path)} cannot be read{at_key}: {shorten(f'{type(error).__name__}: {error}')}. {remedy}."
-            ) from error
+            reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            raise SourceError(f"{shorten(shard.path)} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
 
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
         """Return the bytes of a shard: mapped, or decompressed."""

@@ -184,9 +184,17 @@ def test_sparse_features_are_dense_arrays():
         (None, {"label": np.int64}, r"label is a feature of the example, not a feature list\. Name it in features="),
         ({"none": np.int64}, None, r"no feature none: it has only .*label.*\(dtype, shape, default\)"),
         (None, {"none": np.int64}, r"no feature list none: it has only both, x"),
-        (None, {"x": (np.int64, (2,))}, r"step 1 of feature 'x' contains 1 numbers, .*sequences={'x': \(np.int64, \(None"),
+        (
+            None,
+            {"x": (np.int64, (2,))},
+            r"step 1 of feature 'x' contains 1 numbers, .*sequences={'x': \(np.int64, \(None",
+        ),
         (None, {"x": bytes}, r"step 0 of feature 'x' contains numbers \(int64\), not bytes\. .*sequences="),
-        ({"text": (bytes, (3,))}, None, r"contains 2 byte strings, which do not fill the shape \(3,\)\. .*\(bytes, \(None,\)\)"),
+        (
+            {"text": (bytes, (3,))},
+            None,
+            r"contains 2 byte strings, which do not fill the shape \(3,\)\. .*\(bytes, \(None,\)\)",
+        ),
         ({"bad": str}, None, r"which is not a text in UTF-8\. Pass features={'bad': bytes}"),
         (
             {"r": RaggedFeature(int, "v", row_lengths="label")},

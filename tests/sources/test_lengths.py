@@ -344,7 +344,9 @@ def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
     with pytest.raises(LengthsError, match="type double, have no length"):
         lengths_of(source, "x")
     for name in ("y", "y/ids", "ids/n", "meta/y"):
-        with pytest.raises(LengthsError, match=rf"lengths='{name}'.* no (column of this name|field '\w+')\. (Name|Its)"):
+        with pytest.raises(
+            LengthsError, match=rf"lengths='{name}'.* no (column of this name|field '\w+')\. (Name|Its)"
+        ):
             lengths_of(source, name)
 
 

@@ -145,7 +145,7 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
         (
             lambda file, row: True,
             SourceError,
-            r"range has no file_place in its facts, so the files of its records are unknown\. Pass a list of record keys",
+            r"range does not state in which files its records are .*\. Pass a list of record keys",
         ),
     ],
 )

@@ -95,8 +95,8 @@ def test_a_memory_mapped_array_is_read_where_it_lies(tmp_path):
     [
         ({"a": np.zeros(3), "b": np.zeros(2)}, ValueError, r"leaf \['a'\] has 3, leaf \['b'\] has 2"),
         ({"n": {"a": np.zeros(3)}, "b": np.zeros(2)}, ValueError, r"leaf \['n'\]\['a'\] has 3"),
-        ({}, ValueError, "dict is empty"),
-        ({"a": {}}, ValueError, "dict is empty"),
+        ({}, ValueError, "dict has no arrays"),
+        ({"a": {}}, ValueError, "dict has no arrays"),
         ([], ValueError, "list is empty"),
         ((), ValueError, "tuple is empty"),
         (np.zeros((0, 3)), ValueError, "the array has 0 records"),
@@ -105,7 +105,7 @@ def test_a_memory_mapped_array_is_read_where_it_lies(tmp_path):
         ({"a": np.array(3)}, TypeError, r"leaf \['a'\] has no axis"),
         ({"a": np.zeros(2), "b": [1, 2]}, TypeError, r"leaf \['b'\]\[0\] is of type int, not a NumPy array"),
         ({"a": None}, TypeError, r"leaf \['a'\] is of type NoneType"),
-        ({"a": np.ma.masked_array([1, 2])}, TypeError, "MaskedArray"),
+        ({"a": np.ma.masked_array([1, 2])}, TypeError, "masked array"),
         (collections.UserDict(a=np.zeros(2)), TypeError, "not UserDict"),
     ],
 )
