@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..common.costs import length_of_field
 from ..common.fields import fields_of
 from ..common.identity.values import digest, record
-from ..common.messages import a_kind_of, first_few, short_repr, shorten
+from ..common.messages import first_few, short_repr, shorten
 from .facts import SourceFacts
 from .keys import Keys, check_key, check_keys
 
@@ -281,8 +281,8 @@ def _frozen(name: str, leaf: Any) -> Array:
                 f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass array.filled(value)."
             )
         raise TypeError(
-            f"MemorySource: {shorten(name)} is {a_kind_of(leaf)}, not a NumPy array. In a dict of arrays, make each column an "
-            "array with one row for each record, np.asarray(column), also columns that are lists."
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. In a dict of arrays, make "
+            "each column an array with one row for each record, np.asarray(column), also columns that are lists."
         )
     if leaf.ndim == 0:
         raise TypeError(

@@ -79,7 +79,7 @@ class ObjectStore:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             secrets = [*options.store, *secrets_in(url)]
-            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets))
+            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets)).rstrip(".")
             failure = SourceError(
                 f"{shorten(url)}: the object store cannot be opened with this URL and these storage_options: {told}. Correct "
                 "the URL, or pass other storage_options=."

@@ -142,7 +142,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
             is_last = number == options.tries or not threading.main_thread().is_alive()
             # What comes after that mark is for the library's developers.
             text = redacted_error(str(error).partition("Debug source")[0], secrets)
-            told = shorten(f"{type(error).__name__}: {text}", 160)
+            told = shorten(f"{type(error).__name__}: {text}", 160).rstrip(".")
             failure = _failure(store, unsigned(url), error, told, number if is_last else 0)
             if failure is not None:
                 raise_without_secrets(failure, error, secrets)
@@ -168,7 +168,7 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: the request failed {tries} times: {told}. Check that the store can be reached, "
+        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be reached, "
         "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 

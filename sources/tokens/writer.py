@@ -216,7 +216,7 @@ def _one_axis(tokens: Any) -> Array:
         array = np.empty((), object)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
-            f"a document must be integers of at most 64 bits with one axis, not {a_kind_of(tokens)} ({short_repr(tokens)}). "
+            f"a document must be integers with one axis, of at most 64 bits, not {a_kind_of(tokens)} ({short_repr(tokens)}). "
             "Turn text into tokens first (np.frombuffer(text.encode(), np.uint8) for bytes), and write "
             "several documents with extend."
         )

@@ -159,7 +159,7 @@ def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
     write_tokens(tmp_path / "a.npy", 1)
     with pytest.raises(ValueError, match="must have no range"):
         ArrayRecordDataSource(f"{tmp_path}/a.array_record[0:1]", growing=True)
-    with pytest.raises(ValueError, match=r"source\. Leave filesystem= out"):
+    with pytest.raises(ValueError, match=r"growing= or generation=\. Leave filesystem= out"):
         ParquetDataSource(f"{tmp_path}/a.parquet", filesystem=fs.LocalFileSystem(), growing=True)
     with pytest.raises(ValueError, match=r"<path>\.offsets"):
         TokenSource(tmp_path / "a.npy", [0, 1], growing=True)
