@@ -191,8 +191,8 @@ class Cache:
     def unusable(self, error: OSError) -> SourceError:
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
-            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose another folder, or a smaller cache, with "
-            "storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
+            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose another folder, "
+            "or a smaller cache, with storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
         )
 
 

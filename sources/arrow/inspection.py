@@ -66,7 +66,8 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
                 f"{remedy_for(error, 'Check the path and its permissions')}."
             ) from error
         raise SourceError(
-            f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. Pass a Parquet file, or write it again."
+            f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. Pass a Parquet file, or write "
+            "it again."
         ) from error
 
 

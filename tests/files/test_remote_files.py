@@ -515,7 +515,7 @@ def test_a_cache_that_cannot_be_written_is_an_error(store, to_store, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(
         SourceError,
-        match=r"the cache of remote files .*cannot be used: \[Errno 20\] Not a directory: .*a folder that you may write to, or choose another folder",
+        match=r"the cache of remote files .*cannot be used: \[Errno 20\] Not a directory: .*, or choose another folder",
     ):
         open_file(URL, {**to_store, "cache_dir": str(tmp_path / "file" / "x")}).read(0, 9)
     assert open_file(URL, {**to_store, "cache_bytes": 0, "cache_dir": "/proc/x"}).read(0, 9) == DATA[:9]
