@@ -201,9 +201,9 @@ class NumbersType(OneFeature):
                     f"{self._pass(name, f'({dtype}, {_shown(self._shape or ())}, default)')}, with the value to return in "
                     "this case as default."
                 ) from None
-            wanted = "are more than one" if self._shape is None else f"do not fill the shape {_shown(self._shape)}"
+            wanted = "not one" if self._shape is None else f"which do not fill the shape {_shown(self._shape)}"
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(numbers)} numbers, which {wanted}. "
+                f"feature {short_repr(name)} contains {len(numbers)} numbers, {wanted}. "
                 f"{self._pass(name, f'({dtype}, (None,))')} for any number of them."
             ) from None
 

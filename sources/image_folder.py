@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -211,11 +211,12 @@ class ImageFolderDataSource:
 
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass a list of strings.")
-    if len(set(given)) < len(given):
+    if len(set(names)) < len(names):
         raise ValueError(f"{argument}={short_repr(given)} contains a name twice. Name each once.")
-    return tuple(given)
+    return names
 
 
 def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> Iterator[_Image]:

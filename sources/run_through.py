@@ -97,8 +97,8 @@ class RunThroughSource:
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
                 raise TypeError(
-                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Return an "
-                    "iterator with __next__, get_state() and set_state(state), so that a run can resume."
+                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Make "
+                    "__iter__ return an object with __next__, get_state() and set_state(state), so that a run can resume."
                 )
         if state:
             iterator.set_state(json.loads(state, object_hook=_with_bytes))

@@ -143,7 +143,7 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"the cache {shorten(self.folder)} must hold {size} bytes at once, but its limit is "
+                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, whose limit is "
                 f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
             )
         while not self._reserved(descriptor, size):

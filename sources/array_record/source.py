@@ -140,8 +140,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._prepare()
         if not len(self):
             raise NoRecordsError(
-                f"no records are left of the files {first_few(self._paths)}: the files, or the passed ranges of them, are "
-                "empty. Pass a file, or a range, with at least one record."
+                f"the files {first_few(self._paths)}, or the ranges of them that were passed, contain no records. Pass a file, "
+                "or a range, with at least one record."
             )
 
     def _prepare(self) -> None:

@@ -115,8 +115,8 @@ class Growth:
         if not 0 <= number < len(self._generations):
             if not self._generations:
                 raise SourceError(
-                    f"generation={number}: no generation is recorded in {shorten(self._log.folder)}. Pass growing=True to "
-                    "record the first one, or restore this folder if it was removed."
+                    f"generation={number}: no generation is recorded in {shorten(self._log.folder)}. Pass growing=True in "
+                    "place of generation= to record the first one, or restore this folder if it was removed."
                 )
             raise SourceError(
                 f"generation={number}: the last generation that is recorded in {shorten(self._log.folder)} is {self.newest}. "

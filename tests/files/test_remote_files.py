@@ -297,7 +297,9 @@ def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
     assert store.reads == asked
     assert files[0].read(0, len(DATA)) == DATA  # more than the whole cache, at once
     with (
-        pytest.raises(SourceError, match=r"the cache .*at once, but its limit is .*bytes"),
+        pytest.raises(
+            SourceError, match=r"bytes of a remote file do not fit into the cache .*, whose limit is .*bytes"
+        ),
         local_copy(URL, to_store),
     ):
         pass

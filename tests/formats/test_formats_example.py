@@ -92,7 +92,7 @@ def test_features_say_what_comes():
         ({"label": bytes}, "'label' contains numbers"),
         ({"text": np.int64}, "'text' contains bytes"),
         ({"text": bytes}, "2 byte strings, not one"),
-        ({"box": np.int64}, r"3 numbers, which are more than one\. Pass features={'box': \(np\.int64, \(None,\)\)}"),
+        ({"box": np.int64}, r"3 numbers, not one\. Pass features={'box': \(np\.int64, \(None,\)\)}"),
         ({"box": (np.int64, (2, None))}, r"3 numbers, which do not fill the shape \(2, None\)"),
     ],
 )

@@ -193,6 +193,8 @@ def test_what_cannot_be_listed_is_an_error(folder):
 def test_names_come_in_a_list_each_once(folder):
     """A string of one extension was one of each of its letters."""
     for argument in ("classes", "extensions"):
+        with pytest.raises(TypeError, match=f"{argument}=5 is not a list of strings"):
+            ImageFolderDataSource(folder, **{argument: 5})
         with pytest.raises(TypeError, match=f"{argument}='.jpg' is not a list of strings"):
             ImageFolderDataSource(folder, **{argument: ".jpg"})
     with pytest.raises(ValueError, match=r"twice\. Name each"):
