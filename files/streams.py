@@ -196,7 +196,7 @@ class _Unpacked(io.RawIOBase):
                 "Write the file again."
             )
         return SourceError(
-            f"{where}. The file is cut off or damaged, or is not compressed with {self._kind}, as its name says. "
+            f"{where}. The file is cut off or damaged, or is not compressed with {self._kind} although its name says so. "
             "Write the file again, or rename it."
         )
 

@@ -164,7 +164,7 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"there is no file {short_repr(url, TEXT)}. Check the address.")
     if (remedy := store.is_final(error)) is not None:
-        return SourceError(f"{shorten(url)}: the store answers {told}; {remedy}.")
+        return SourceError(f"{shorten(url)}: the request failed ({told}): {remedy}.")
     if not tries:
         return None
     return SourceError(

@@ -143,7 +143,7 @@ def test_a_compressed_file_that_is_cut_off_at_its_beginning_is_left_out(tmp_path
     made = convert(tmp_path / "in", tmp_path / "out", on_error="skip")
     assert (made.records, made.left_out, read(tmp_path / "out")) == (100, 1, RECORDS)
     (tmp_path / "in" / "a.tfrecord.gz").write_bytes(b"text")
-    with pytest.raises(SourceError, match="is compressed"):
+    with pytest.raises(SourceError, match="is not compressed with gzip although"):
         convert(tmp_path / "in", tmp_path / "two", on_error="skip")
 
 
