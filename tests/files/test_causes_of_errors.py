@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import h5py
@@ -148,3 +149,25 @@ def test_a_list_is_made_only_of_what_can_be_iterated(data, remedy):
     """`list(5)` is the next error."""
     with pytest.raises(TypeError, match=f"a data source needs __len__ and __getitem__, but .*{remedy}"):
         headrace.load(data)
+
+
+def test_a_file_that_changes_during_its_conversion_is_an_error_with_a_remedy_that_works(tmp_path):
+    """Nobody made a source there. To convert again needs another folder."""
+    inside, out = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    for name in ("a", "b"):
+        (inside / f"{name}.jsonl").write_text('{"x": 1}\n' * 9)
+
+    def encode(record):
+        if len((inside / "b.jsonl").read_text()) > 9:
+            (inside / "b.jsonl").write_text('{"x": 1}\n')
+        return b"1"
+
+    def convert():
+        return headrace.convert(str(inside), str(out), workers=0, progress=False, encode=encode)
+
+    text = r"b\.jsonl: the file changed after the conversion began .*remove the output folder, and convert again"
+    with pytest.raises(SourceError, match=text):
+        convert()
+    shutil.rmtree(out)
+    assert convert().records == 10
