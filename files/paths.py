@@ -170,9 +170,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         named = (each for each in file_system.names_below(name) if counts(each.rpartition("/")[2]))
         counted = sorted(each for each in named if not any(map(is_left_out, each.split("/"))))
         if not counted:
-            wanted = first_few(patterns, 8)
+            wanted = f" named {first_few(patterns, 8)}" if patterns else ""
             raise SourceNotFoundError(
-                f"the directory {short_repr(name, TEXT)} contains no file named {wanted} (names that begin with . or _ do not "
+                f"the directory {short_repr(name, TEXT)} contains no file{wanted} (names that begin with . or _ do not "
                 "count). Pass another directory, or a list of files."
             )
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -60,7 +61,7 @@ class NpzSource(ChunkedSource):
             with zipfile.ZipFile(self._path) as file:
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]
                 found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise SourceError(
                 f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Check its permissions, or write it "
                 "again with np.savez."

@@ -151,7 +151,8 @@ class LanceSource:
             with_version = "" if version is None else f" with version {short_repr(version)}"
             if "not found" in str(error):
                 raise SourceNotFoundError(
-                    f"{shorten(self._uri)}: there is no Lance table{with_version}. Check the path and version=."
+                    f"{shorten(self._uri)}: there is no Lance table{with_version}: {_plain(error)}. Check the path, version= "
+                    "and storage_options=."
                 ) from error
             self._refuse(f"the Lance table{with_version} cannot be opened", error)
 

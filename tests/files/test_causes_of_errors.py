@@ -171,3 +171,14 @@ def test_a_file_that_changes_during_its_conversion_is_an_error_with_a_remedy_tha
         convert()
     shutil.rmtree(out)
     assert convert().records == 10
+
+
+def test_an_archive_that_is_encrypted_or_damaged_is_an_error_of_the_source(tmp_path):
+    """Python's library raises RuntimeError, and errors of its decompressor."""
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000))
+    whole = (tmp_path / "a.npz").read_bytes()
+    flags, content = whole.index(b"PK\x01\x02") + 8, whole.index(b"x.npy") + 30
+    for place, count in ((flags, 1), (content, 4)):
+        (tmp_path / "a.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) * count + whole[place + count :])
+        with pytest.raises(SourceError, match=r"a\.npz cannot be read as an \.npz file: .*np\.savez"):
+            headrace.NpzSource(tmp_path / "a.npz")
