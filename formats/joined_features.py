@@ -172,7 +172,7 @@ class RaggedType:
             kind = "splits" if self._are_splits else "lengths"
             rule = "begin with 0, never fall, and end with" if self._are_splits else "be at least 0 and add up to"
             raise SourceError(
-                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are {shorten(stored.tolist(), 80)}, "
+                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are {shorten(stored.tolist(), 60)}, "
                 f"but {short_repr(inner)} has {count} {'values' if inner == self._values_name else 'rows'}. Row {kind} must "
                 f"{rule} this number. Name other stored features in RaggedFeature, or write the record again."
             )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...common.messages import shorten
 from ...errors import SourceError, SourceNotFoundError
+from ...files.urls import name_of
 from ...formats.index import Index, IndexKind
 from .files import Array, DType, Tokens, integers_of, offsets_path
 
@@ -168,7 +169,7 @@ class OffsetsBeside(NamedTuple):
                 return tokens, Offsets(integers_of(copy, path), path, whole=True)
         except SourceNotFoundError as error:
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: it is unknown where its records begin, because {shorten(path)} is missing, which "
+                f"{shorten(file.path)}: it is unknown where its records begin, because {shorten(name_of(path), 80)} is missing, which "
                 "TokenWriter and headrace.convert write beside it. Copy it there. For tokens, TokenSource also takes offsets=, "
                 "end_of_text=, begin_of_text= or document_length=."
             ) from error
