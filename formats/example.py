@@ -183,8 +183,8 @@ def _type_of_feature(name: str, wanted: Any) -> FeatureType:
             ) from None
         raise TypeError(
             f"features[{short_repr(name)}]: SparseFeature has dtype={short_repr(wanted.dtype, 40)}, "
-            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of numbers, whole numbers of "
-            "at least 0 or a name as shape, and a fill that the dtype can hold."
+            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of numbers, whole numbers "
+            "of at least 0 or a name as shape, and a fill that the dtype can hold."
         ) from None
     return _type("features", name, wanted)
 

@@ -116,8 +116,8 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     if not put_index(places, kind.name, index):
         folders = first_few([os.path.dirname(place) or "." for place in places])
         warn(
-            f"{shorten(file.path, 100)}: its index cannot be saved in {folders}, so each process makes it again. Make one of these "
-            "folders writable, or pass another one as index_dir= if the source has this argument."
+            f"{shorten(file.path, 100)}: its index cannot be saved in {folders}, so each process makes it again. Make one "
+            "of these folders writable, or pass another one as index_dir= if the source has this argument."
         )
     return index
 

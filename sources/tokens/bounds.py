@@ -168,8 +168,9 @@ class OffsetsBeside(NamedTuple):
             with file.copy_of(path) as copy:
                 return tokens, Offsets(integers_of(copy, path), path, whole=True)
         except SourceNotFoundError as error:
+            name = shorten(name_of(path), 80)
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: it is unknown where its records begin, because {shorten(name_of(path), 80)} is missing, which "
+                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is missing, which "
                 "TokenWriter and headrace.convert write beside it. Copy it there. For tokens, TokenSource also takes offsets=, "
                 "end_of_text=, begin_of_text= or document_length=."
             ) from error
