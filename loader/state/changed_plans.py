@@ -12,11 +12,10 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions
-from ...samplers.history import SavedOrder
+from ...samplers.history import SavedOrder, Values
 from ...samplers.protocol import ENDLESS
 from ..plan.budget.plans import shapes_of
 from ..plan.history import History
-from ..plan.identity import Values
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .record_checks import check_all_shards

@@ -15,13 +15,12 @@ from typing import Any
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.history import SavedOrder, part_named
+from ...samplers.history import SavedOrder, Values, part_named
 from ...samplers.mix.ends import saved_order
 from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
 from ...sources.facts import Generations
 from ..plan.growth import at_generations, epoch_at_generation, generations_of, growing_parts, source_at
-from ..plan.identity import Values
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights

@@ -15,10 +15,9 @@ from ...common.messages import first_few
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.history import SavedOrder, parts_in
+from ...samplers.history import SavedOrder, Values, parts_in
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
-from ..plan.identity import Values
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline

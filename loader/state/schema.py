@@ -16,10 +16,10 @@ from zlib import crc32
 
 from ...common.messages import a_kind_of, short_repr, shorten_lines
 from ...errors import CheckpointError
-from ...samplers.history import SavedOrder
+from ...samplers.history import SavedOrder, Values
 from ..plan.cursor import Cursor, Leftover
 from ..plan.history import NO_HISTORY, History, Mark
-from ..plan.identity import Identity, Values, json_text
+from ..plan.identity import Identity, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 

@@ -128,7 +128,7 @@ class MixPast(VectorSampler):
             other._own_changes = ()
         return other
 
-    def _add(self, position: int, values: Mapping[str, Any]) -> None:
+    def _add(self, position: int, values: dict[str, Any]) -> None:
         """Record a change at a position. It replaces all changes at this position or later."""
         before = (change for change in self._own_changes if change.position < position)
         self._own_changes = (*before, OrderChange(position, values))

@@ -287,12 +287,8 @@ class BudgetOrder(VectorSampler):
                 of_shape = np.append(of_shape, np.repeat(empty, missing))
             groups.append(of_shape)
         steps = np.concatenate(groups).reshape(-1, shards)
-        places = np.arange(len(steps), dtype=np.int64)
-        return (
-            steps[permute(places, np.full(len(steps), window), len(steps), self.order_seed ^ STEPS_SEED)]
-            if len(steps)
-            else steps
-        )
+        places, seed = np.arange(len(steps), dtype=np.int64), self.order_seed ^ STEPS_SEED
+        return steps[permute(places, np.full(len(steps), window), len(steps), seed)] if len(steps) else steps
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
