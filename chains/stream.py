@@ -30,7 +30,7 @@ from ..loader.plan.omission import living_order, refuse_to_ask_later
 from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import Filter, ZipRows
 from ..samplers import Balance, NoSharding, ShardOptions
-from ..samplers.chain_order import ChainOrder
+from ..samplers.chain.order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options

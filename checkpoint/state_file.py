@@ -135,7 +135,9 @@ class StateFile:
 
     def _write(self, descriptor: int, content: bytes) -> None:
         if write_at(descriptor, content, 0) != len(content):
-            raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
+            raise OSError(
+                errno.EIO, "only a part of the state was written; free some space on this disk", str(self._path)
+            )
 
     def _check_place(self) -> None:
         """Check that the path still leads to the file that was written last, or that no file is there.
@@ -151,8 +153,8 @@ class StateFile:
             return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
-                f"{shorten(self._path)} is not the file that this StateFile wrote: another file has its name now. "
-                "Give each iterator a path of its own, and make a new StateFile after you move files."
+                f"{shorten(self._path)} was replaced: another file has its name now. If two iterators save to this path, give "
+                "each iterator its own; otherwise make a new StateFile(path)."
             )
 
     def _replace(self, content: bytes) -> None:

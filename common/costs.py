@@ -57,7 +57,7 @@ def attention(a: float, b: float) -> AttentionCost:
     [3.0, 120.0]
     """
     for name, number in (("a", a), ("b", b)):
-        if isinstance(number, bool) or not isinstance(number, (int, float, np.number)):
+        if isinstance(number, bool) or not isinstance(number, (int, float, np.integer, np.floating)):
             raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}. Pass a number.")
         if not math.isfinite(number) or number < 0:
             raise ValueError(
@@ -140,8 +140,8 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
         array = np.empty(0, object)
     if array.dtype.kind not in "iuf":
         raise TypeError(
-            f"{whose}: {short_repr(lengths)} is {a_kind_of(lengths)}, and its items are not numbers. Pass an "
-            "array of ints, one for each record."
+            f"{whose}: {short_repr(lengths)}, {a_kind_of(lengths)}, cannot be read as an array of integers or floats. "
+            "Pass an array with one whole number below 2^62 for each record."
         )
     if array.shape != (count,):
         raise LengthsError(
@@ -199,7 +199,14 @@ def length_of_value(value: Any, record: int) -> int:
         return 0
     if isinstance(value, (str, bytes)):
         return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
-    return as_length(len(value) if hasattr(value, "__len__") and np.ndim(value) else value, record)
+    if isinstance(value, (list, tuple)) or (hasattr(value, "__len__") and np.ndim(value)):
+        return as_length(len(value), record)
+    if not hasattr(value, "__int__"):
+        raise LengthsError(
+            f"the value in record {record} is {a_kind_of(value)}, which has no length. Name a field of lists, arrays, texts, "
+            "bytes or whole numbers."
+        )
+    return as_length(value, record)
 
 
 def length_of_field(content: Any, name: str, record: int) -> int:
@@ -220,13 +227,15 @@ def length_of_field(content: Any, name: str, record: int) -> int:
     >>> length_of_field({"text": "äb", "ids": [4, 9], "n": 7}, "ids", record=0)
     2
     """
-    value = content
+    value, parent = content, ""
     for part in [name] if isinstance(content, Mapping) and name in content else name.split("/"):
         fields = value if isinstance(value, Mapping) else fields_of(value) or {}
         if part not in fields:
-            what_it_has = f"it has {first_few([*fields])}" if fields else f"it is {a_kind_of(value)}"
+            owner = f"its field {short_repr(parent)}" if parent else "it"
+            has_no_fields = "has no fields" if isinstance(value, Mapping) else f"is {a_kind_of(value)}"
+            what_it_has = f"has {first_few([*fields])}" if fields else has_no_fields
             raise LengthsError(
-                f"record {record} has no field {short_repr(name)}, {what_it_has}. Name a field that all records have."
+                f"record {record} has no field {short_repr(name)}: {owner} {what_it_has}. Name a field that all records have."
             )
-        value = fields[part]
+        value, parent = fields[part], f"{parent}/{part}".lstrip("/")
     return length_of_value(value, record)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import MissingExtraError
+from .messages import shorten
 
 
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
@@ -43,7 +44,7 @@ def optional_library(module: str, user: str, extra: str) -> Any:
         extra: the extra of headrace that installs it.
 
     Raises:
-        MissingExtraError: if the module is not installed.
+        MissingExtraError: if the module is not installed, or is installed and cannot be imported.
 
     >>> optional_library("no_such.thing", "tests need nothing", "tests")
     Traceback (most recent call last):
@@ -52,8 +53,12 @@ def optional_library(module: str, user: str, extra: str) -> Any:
     try:
         import_module(module.partition(".")[0])
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError(f'{user}: pip install "headrace[{extra}]"') from error
+    except ImportError as error:  # such as a library of the system that is missing
+        raise MissingExtraError(
+            f"{user}. The module {module} is installed, but cannot be imported: {shorten(error)}. Install its package again."
+        ) from error
 
 
 def installed(group: str, name: str) -> Any:

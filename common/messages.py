@@ -6,12 +6,23 @@ hidden (`redaction.py`).
 
 from __future__ import annotations
 
+import errno
 import reprlib
 from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
 from .redaction import HIDDEN, is_secret_name, redacted
+
+_REMEDIES = {
+    errno.EMFILE: "Close other files, or raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "Close other files, or raise the system's limit on open files",
+    errno.ENOSPC: "Free some space on this disk",
+    errno.EDQUOT: "Free some space, or raise the quota of this disk",
+    errno.EIO: "Check the disk or the network file system",
+    errno.ESTALE: "Check the network file system",
+}
+"""Remedies for errors of the operating system that are not errors of a path, by number."""
 
 VALUE, TEXT = 80, 200  # Characters of a value, and of a text from elsewhere: a path, or what another error says
 
@@ -93,6 +104,21 @@ def a_kind_of(value: Any) -> str:
     """
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
+
+
+def remedy_for(error: OSError, otherwise: str) -> str:
+    """Return what a user can do about an error of the operating system, as a clause without a period.
+
+    Args:
+        error: the error.
+        otherwise: the remedy for all errors except a full or damaged disk and too many open files.
+
+    >>> remedy_for(OSError(errno.EMFILE, "Too many open files"), "Check the path")
+    'Close other files, or raise the limit on open files (ulimit -n)'
+    >>> remedy_for(PermissionError(errno.EACCES, "Permission denied"), "Check the path")
+    'Check the path'
+    """
+    return _REMEDIES.get(error.errno or 0, otherwise)
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:

@@ -80,7 +80,7 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
-    return LoaderState(cursor, 0, shard, pipeline.identity, tuple(leaf.lineage for leaf in pipeline.leaves))
+    return LoaderState(cursor, 0, shard, pipeline.identity, pipeline.history)
 
 
 def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
@@ -151,9 +151,9 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     lineage = pipeline.leaf.lineage  # which tells only of the order
     if len(reached) > 1:
         lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
-    return LoaderState(
-        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.identity, (lineage,)
-    )
+    history = dataclasses.replace(pipeline.history, shards=(lineage,))
+    place = (shard.shard_index, shard.shard_count)
+    return LoaderState(cursor, _steps(reached, pipeline), place, pipeline.identity, history)
 
 
 def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:

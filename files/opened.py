@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import TEXT, short_repr, shorten
+from ..common.messages import TEXT, remedy_for, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
 from .descriptors import TO_READ, read_at
 from .stamps import Stamp, check_unchanged, local_stamp
@@ -160,7 +160,8 @@ def check_open_file(path: str, before: Stamp) -> None:
         return
     except OSError as error:
         raise SourceError(
-            f"{shorten(path)}: the open file cannot be read any more: {shorten(error)}. Make the source again."
+            f"{shorten(path)} cannot be looked up any more: {shorten(error)}. Check the path and its permissions, and make "
+            "the source again."
         ) from error
     check_unchanged(path, before, now)
 
@@ -188,7 +189,8 @@ class LocalFile:
         except OSError as error:
             self.close()
             raise SourceError(
-                f"{shorten(path)} cannot be opened: {shorten(error)}. Check the path and its permissions."
+                f"{shorten(path)} cannot be opened: {shorten(error)}. "
+                f"{remedy_for(error, 'Check the path and its permissions')}."
             ) from error
         self.path, self.size, self.stamp = path, found.st_size, Stamp(found.st_size, found.st_mtime_ns)
 
@@ -200,14 +202,14 @@ class LocalFile:
                 found += more
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}. Check the disk or the "
+                f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}. Check the disk, or the "
                 "network file system."
             ) from error
         if len(found) < length:
             raise SourceError(
                 f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the file "
-                f"has only {len(found)} there. The file is cut off, or it changed after it was "
-                "opened. Write the file again."
+                f"has only {len(found)} there. The file is cut off, damaged, or changed after it was opened; or it does "
+                "not belong to its index. Write the file again, with its index if it has one."
             )
         return found
 

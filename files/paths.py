@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from ..common.messages import TEXT, first_few, short_repr, shorten
+from ..common.messages import TEXT, first_few, remedy_for, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
 from .patterns import MACOS_FOLDER, found_locally, is_left_out, names_below
 from .storage_options import StorageOptionsLike, storage_options_of
@@ -88,7 +88,7 @@ def path_list(paths: Any) -> list[Any]:
         raise TypeError(f"paths={short_repr(paths)} is of type {type(paths).__name__}. Pass a path or a list of paths.")
     listed = list(paths)
     if not listed:
-        raise ValueError("paths=[] is empty. Pass at least one file.")
+        raise ValueError("the list of paths is empty. Pass at least one path.")
     return listed
 
 
@@ -148,15 +148,16 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
         raise
     except OSError as error:
         raise SourceError(
-            f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}. Check the path and its permissions."
+            f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}. "
+            f"{remedy_for(error, 'Check the path and its permissions')}."
         ) from error
     for file in found:
         try:
             file.encode()
         except UnicodeEncodeError:
             raise SourceError(
-                f"{short_repr(file, TEXT)}: the file name is not UTF-8, and the library that reads this format "
-                "needs UTF-8. Rename the file."
+                f"{short_repr(file, TEXT)}: this path is not UTF-8, which headrace needs. Rename the file, or the folder "
+                "whose name is not UTF-8."
             ) from None
     return found
 
@@ -169,10 +170,10 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         named = (each for each in file_system.names_below(name) if counts(each.rpartition("/")[2]))
         counted = sorted(each for each in named if not any(map(is_left_out, each.split("/"))))
         if not counted:
-            wanted = first_few(patterns, 8)
+            wanted = f" named {first_few(patterns, 8)}" if patterns else ""
             raise SourceNotFoundError(
-                f"the directory {short_repr(name, TEXT)} contains no file named {wanted}. Pass another directory, "
-                "or a list of files."
+                f"the directory {short_repr(name, TEXT)} contains no file{wanted} (names that begin with . or _ do not "
+                "count). Pass another directory, or a list of files."
             )
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
@@ -181,9 +182,15 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         )
         if not found:
             raise SourceNotFoundError(
-                f"no file matches the pattern {short_repr(name, TEXT)}. Check the pattern and the current directory."
+                f"no file matches the pattern {short_repr(name, TEXT)}. Check the pattern"
+                f"{'' if is_remote(name) else ' and the current directory'}."
             )
         return found
+    if not is_remote(name) and os.path.lexists(name) and isinstance(file_system, LocalFileSystem):
+        raise SourceNotFoundError(
+            f"{short_repr(name, TEXT)} is neither a file nor a directory; it may be a pipe, a device or a broken link. Pass a "
+            "file or a directory."
+        )
     hint = (
         "Pass a URL as a string, because Path removes a slash from it" if _LOST_SLASH.match(name) else "Check the path"
     )
@@ -203,5 +210,5 @@ def text_of(path: Any) -> str:
         return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
         raise TypeError(
-            f"{short_repr(path)} is of type {type(path).__name__}, not a path. Pass a string or an os.PathLike."
+            f"{short_repr(path)} is of type {type(path).__name__}, not a path. Pass a string or a pathlib.Path."
         ) from None

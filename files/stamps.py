@@ -57,18 +57,28 @@ def local_stamp(file: str | int) -> Stamp:
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
-def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
+def check_unchanged(
+    path: str,
+    before: Stamp,
+    now: Stamp,
+    since: str = "the source was made",
+    remedy: str = "Make the source again",
+) -> None:
     """Raise SourceError if two stamps of a file differ, i.e. the file was modified since its source was made.
 
     Args:
         path: name of the file, for the message.
         before: stamp from the time when the source was made.
         now: present stamp.
+        since: what happened when `before` was the stamp, for the message.
+        remedy: what the user can do, for the message.
     """
     if now == before:
         return
-    difference = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
+    by_time = isinstance(before.modified, int) and isinstance(now.modified, int)
+    same_size = f"same size, another {'time of change' if by_time else 'version'}"
+    difference = f"{before.size} → {now.size} bytes" if now.size != before.size else same_size
     raise SourceError(
-        f"{shorten(path)}: the file changed after the source was made ({difference}). Make the source again. "
+        f"{shorten(path)}: the file changed after {since} ({difference}). {remedy}. "
         "Write new versions of files under new names."
     )

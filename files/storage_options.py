@@ -67,20 +67,21 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     folder = given.pop("cache_dir", None) or os.environ.get("HEADRACE_CACHE_DIR")
     if not folder:
         folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "headrace", "files")
-    budget = given.pop("cache_bytes", None)
+    budget, budget_name = given.pop("cache_bytes", None), "cache_bytes"
     if budget is None:
+        budget_name = "HEADRACE_CACHE_BYTES"
         text = os.environ.get("HEADRACE_CACHE_BYTES", str(CACHE_BYTES))
         try:
             budget = int(text)
         except ValueError:
             raise ValueError(
                 f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Set this environment variable to "
-                "a number of bytes."
+                "a number of bytes, or unset it."
             ) from None
-    budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
+    budget = whole_number(budget_name, budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "a number of tries, such as 8")
     timeout = given.pop("timeout", TIMEOUT_SECONDS)
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout={short_repr(timeout)} is not a positive number. Pass a number of seconds.")
+        raise ValueError(f"timeout={short_repr(timeout)} is not a positive int or float. Pass a number of seconds.")
     folder = os.path.abspath(os.path.expanduser(folder))
     return StorageOptions(folder, budget, tries, float(timeout), tuple(given.items()))

@@ -148,7 +148,7 @@ class _Unpacked(io.RawIOBase):
     _failure: SourceError | None = None
 
     def __init__(self, packed: BinaryIO, kind: str, path: str, size: int, max_expansion: int) -> None:
-        self._packed, self._path = packed, path
+        self._packed, self._path, self._kind = packed, path, kind
         self._size, self._max_expansion = size, max_expansion
         self._left = max(EXPECTED_BYTES, size * max_expansion)
         zstd = zstd_library() if kind == "zstd" else None
@@ -167,8 +167,9 @@ class _Unpacked(io.RawIOBase):
             if self._left < 0:
                 self._failure = ExpansionError(
                     f"{shorten(self._path)} has {self._size} bytes, but unpacks to more than "
-                    f"max_expansion={self._max_expansion} times as many (and {EXPECTED_BYTES}). If this is correct, "
-                    "pass a larger max_expansion (--max-expansion)."
+                    f"max_expansion={self._max_expansion} times as many, and more than {EXPECTED_BYTES}. Some files do so to "
+                    "attack programs. If you trust the file, unpack it first, or pass headrace.convert a larger max_expansion "
+                    "(--max-expansion)."
                 )
         if self._failure is not None and not filled:
             raise self._failure
@@ -195,7 +196,7 @@ class _Unpacked(io.RawIOBase):
                 "Write the file again."
             )
         return SourceError(
-            f"{where}. The file is cut off or damaged, or its name does not say how it is compressed. "
+            f"{where}. The file is cut off or damaged, or is not compressed with {self._kind} although its name says so. "
             "Write the file again, or rename it."
         )
 

@@ -90,7 +90,9 @@ class Decoder:
         self._needed = _needed(self._features), _needed(self._sequences)
         both = sorted(set(features or ()) & set(sequences or ()))
         if both:
-            raise TypeError(f"features= and sequences= both name {first_few(both)}. Name it in one of them.")
+            raise TypeError(
+                f"features= and sequences= both name {first_few(both)}. Name each of these in one of them only."
+            )
 
     def __call__(self, data: bytes) -> dict[str, Any]:
         found = read_example(data)
@@ -116,10 +118,11 @@ class Decoder:
                 f"{first_few(missing[:1])} is a {kinds[other]} of the example, not a {kind}. Name it in {other}=, not in "
                 f"{argument}=."
             )
-        names = f"Its {kind}s are {first_few(sorted(known), 8)}" if known else f"It has no {kind}s"
+        there = f"only {first_few(sorted(known), 8)}" if known else f"no {kind}s at all"
+        joined = " A RaggedFeature or SparseFeature needs all its stored features." if argument == "features" else ""
         return SourceError(
-            f"the example has no {kind} {first_few(missing)}. {names}. Name only these in {argument}=, or pass "
-            f"(dtype, shape, default) for a {kind} that may be missing."
+            f"the example has no {kind} {first_few(missing)}: it has {there}. Leave missing ones out of {argument}=, or pass "
+            f"{argument}={{name: (dtype, shape, default)}} for a {kind} that may be missing.{joined}"
         )
 
     @property
@@ -142,8 +145,8 @@ def _everything(found: Found) -> dict[str, Any]:
     both = sorted(found.features.keys() & found.sequences.keys())
     if both:
         raise SourceError(
-            f"{first_few(both)} is the name of a feature and of a feature list of the example. Name it in features= or in "
-            "sequences=."
+            f"the example has a feature and a feature list of the same name, {first_few(both)}. Choose the features to "
+            "return with features=, or the feature lists with sequences=."
         )
     features = {name: _alone(value) for name, value in found.features.items()}
     return features | {name: _steps(values) for name, values in found.sequences.items()}
@@ -172,10 +175,16 @@ def _type_of_feature(name: str, wanted: Any) -> FeatureType:
             return RaggedType(wanted)
         if isinstance(wanted, SparseFeature):
             return SparseType(wanted)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        if isinstance(wanted, RaggedFeature):
+            raise TypeError(
+                f"features[{short_repr(name)}]: RaggedFeature has dtype={short_repr(wanted.dtype)}. Pass a dtype of numbers, "
+                "bytes or str."
+            ) from None
         raise TypeError(
-            f"features[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass a dtype of numbers, and a "
-            "shape and a fill value that fit it."
+            f"features[{short_repr(name)}]: SparseFeature has dtype={short_repr(wanted.dtype, 40)}, "
+            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of numbers, whole numbers "
+            "of at least 0 or a name as shape, and a fill that the dtype can hold."
         ) from None
     return _type("features", name, wanted)
 
@@ -194,15 +203,14 @@ def _type(argument: str, name: str, wanted: Any) -> OneFeature:
     except (TypeError, ValueError, OverflowError):
         pass
     if default is not None:
-        with_default = "a default that fits them: one value, or an array of the shape"
         raise TypeError(
-            f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass (dtype, shape, default) with "
-            f"{with_default} (also if a length is None)."
+            f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass (dtype, shape, default): a dtype "
+            "of numbers, bytes or str; and as default an array of the shape, or one value that fills it if no length is None."
         )
     joined = ", a RaggedFeature or a SparseFeature" if argument == "features" else ""
     raise TypeError(
         f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, str, list (of "
-        f"bytes), a dtype, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
+        f"bytes), a dtype of numbers, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
     )
 
 
@@ -250,7 +258,7 @@ def _feature_list(name: str, steps: Any) -> bytes:
     if not isinstance(steps, (list, tuple)) and not (isinstance(steps, np.ndarray) and steps.ndim):
         raise TypeError(
             f"sequences[{short_repr(name)}]={short_repr(steps)} is not a list of steps. Pass a list with the value of each "
-            "step, or an array whose first axis is the steps."
+            "step, or a NumPy array whose first axis is the steps."
         )
     # An empty step has no type: TensorFlow then takes the type of the other steps.
     written = [b"" if np.size(step) == 0 else _feature(name, step) for step in steps]
@@ -285,7 +293,7 @@ def _feature(name: str, value: Any) -> bytes:
         return _field(_field(_written(numbers)), INTEGERS)
     raise TypeError(
         f"feature {short_repr(name)}={short_repr(value)} cannot be stored. Pass bytes, strings, integers "
-        "of int64, floats, or arrays of these."
+        "of int64 or floats: one, or a list or NumPy array of one of these kinds."
     )
 
 

@@ -65,8 +65,9 @@ def read_example(data: bytes) -> Found:
                     sequences[name] = [_feature(data, *step) for step in _only(data, value_start, value_end)]
     except (LookupError, ValueError) as error:
         raise SourceError(
-            f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example. Leave "
-            'features= out (for a source), or decode="example" (for a conversion).'
+            f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example, or are damaged. Pass "
+            "the bytes of an example. For records of another kind, leave out features= and sequences= (of a source) or "
+            'decode="example" (of a conversion).'
         ) from error
     return Found(features, sequences)
 

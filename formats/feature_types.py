@@ -44,12 +44,14 @@ class OneFeature:
     Args:
         argument: name of the user's argument that has the type, for messages: "features" or "sequences".
         default: value for a missing feature; None: a missing feature is an error.
+        remedy: what to do about stored values that do not match the type, for messages. "" (default): pass another type in
+            `argument`.
     """
 
     described: str
 
-    def __init__(self, argument: str, default: Any = None) -> None:
-        self._argument, self.default = argument, default
+    def __init__(self, argument: str, default: Any = None, remedy: str = "") -> None:
+        self._argument, self.default, self._remedy = argument, default, remedy
 
     def needed(self, name: str) -> tuple[str, ...]:
         return (name,) if self.default is None else ()
@@ -76,16 +78,15 @@ class OneFeature:
         raise NotImplementedError
 
     def _pass(self, name: str, wanted: str) -> str:
-        return f"{self._argument}={{{short_repr(name)}: {wanted}}}"
+        """Return the remedy for stored values that do not match the type: to pass the type `wanted` instead."""
+        return self._remedy or f"Pass {self._argument}={{{short_repr(name)}: {wanted}}}"
 
     def _byte_strings(self, name: str, value: Any) -> list[bytes]:
         if isinstance(value, list):
             return value
-        dtype = f"np.{value.dtype}"
-        wanted = dtype if len(value) == 1 else f"({dtype}, ({len(value)},))"
+        wanted = f"np.{value.dtype}" if len(value) == 1 else f"(np.{value.dtype}, (None,))"
         raise SourceError(
-            f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. Pass its dtype, "
-            f"{self._pass(name, wanted)}."
+            f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. {self._pass(name, wanted)}."
         )
 
 
@@ -101,8 +102,8 @@ class AllBytesType(OneFeature):
 class TextsType(OneFeature):
     """Type of byte strings, or of texts in UTF-8: one, or an array of objects of a shape."""
 
-    def __init__(self, kind: type, shape: Shape | None, default: Any, argument: str) -> None:
-        super().__init__(argument)
+    def __init__(self, kind: type, shape: Shape | None, default: Any, argument: str, remedy: str = "") -> None:
+        super().__init__(argument, remedy=remedy)
         self._kind, self._shape = kind, shape or ()
         self.described = "_one_bytes" if kind is bytes and not shape else f"{kind.__name__}{list(self._shape)}"
         if default is not None:
@@ -117,10 +118,17 @@ class TextsType(OneFeature):
 
     def _converted(self, name: str, value: Any) -> Any:
         several = self._byte_strings(name, value)
-        if not self._shape and len(several) != 1:
+        if not self._shape and not several:
+            wanted = f"({self._kind.__name__}, (), default)"
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(several)} byte strings, not one. Pass "
-                f"{self._pass(name, 'list')} to get all of them."
+                f"feature {short_repr(name)} has no value in this example. {self._pass(name, wanted)}, with the value to "
+                "return in this case as default."
+            )
+        if not self._shape and len(several) != 1:
+            wanted = "list" if self._kind is bytes else "(str, (None,))"
+            raise SourceError(
+                f"feature {short_repr(name)} contains {len(several)} byte strings, not one. {self._pass(name, wanted)} to get "
+                "all of them."
             )
         texts = several if self._kind is bytes else [self._text(name, each) for each in several]
         if not self._shape:
@@ -131,8 +139,8 @@ class TextsType(OneFeature):
             return values.reshape(self._shape)
         except ValueError:
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(texts)} byte strings, not the shape {shorten(self._shape)}. "
-                f"Pass the shape, {self._pass(name, f'({self._kind.__name__}, ({len(texts)},))')}."
+                f"feature {short_repr(name)} contains {len(texts)} byte strings, which do not fill the shape "
+                f"{_shown(self._shape)}. {self._pass(name, f'({self._kind.__name__}, (None,))')} for any number of them."
             ) from None
 
     def stacked(self, values: list[Any]) -> Any:
@@ -144,9 +152,10 @@ class TextsType(OneFeature):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
+            wanted = f"(bytes, {_shown(self._shape)})" if self._shape else "bytes"
             raise SourceError(
-                f"feature {short_repr(name)} contains {short_repr(value)}, which is not a text in UTF-8. Pass "
-                f"{self._pass(name, 'bytes')}."
+                f"feature {short_repr(name)} contains {short_repr(value)}, which is not a text in UTF-8. "
+                f"{self._pass(name, wanted)}."
             ) from error
 
 
@@ -157,8 +166,10 @@ class NumbersType(OneFeature):
         TypeError: the dtype is not one of numbers or booleans.
     """
 
-    def __init__(self, dtype: npt.DTypeLike, shape: Shape | None, default: Any, argument: str) -> None:
-        super().__init__(argument)
+    def __init__(
+        self, dtype: npt.DTypeLike, shape: Shape | None, default: Any, argument: str, remedy: str = ""
+    ) -> None:
+        super().__init__(argument, remedy=remedy)
         self._dtype, self._shape = np.dtype(dtype), shape
         if self._dtype.kind not in "biuf":
             raise TypeError(self._dtype)
@@ -175,20 +186,25 @@ class NumbersType(OneFeature):
 
     def _converted(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
-            raise SourceError(
-                f"feature {short_repr(name)} contains bytes, not numbers. Pass "
-                f"{self._pass(name, 'bytes')}, or list for several byte strings."
-            )
+            wanted = "bytes" if len(value) == 1 else "list"
+            raise SourceError(f"feature {short_repr(name)} contains bytes, not numbers. {self._pass(name, wanted)}.")
         numbers = self._exact(name, np.asarray(value))
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
         try:
             return numbers.reshape(() if self._shape is None else self._shape)
         except ValueError:
-            wanted = "one" if self._shape is None else f"the shape {shorten(self._shape)}"
+            dtype = f"np.{self._dtype.name}"
+            if not len(numbers):
+                raise SourceError(
+                    f"feature {short_repr(name)} has no value in this example. "
+                    f"{self._pass(name, f'({dtype}, {_shown(self._shape or ())}, default)')}, with the value to return in "
+                    "this case as default."
+                ) from None
+            wanted = "not one" if self._shape is None else f"which do not fill the shape {_shown(self._shape)}"
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(numbers)} numbers, not {wanted}. Pass a dtype with the "
-                f"shape, {self._pass(name, f'(np.{self._dtype}, ({len(numbers)},))')}."
+                f"feature {short_repr(name)} contains {len(numbers)} numbers, {wanted}. "
+                f"{self._pass(name, f'({dtype}, (None,))')} for any number of them."
             ) from None
 
     def stacked(self, values: list[Any]) -> Any:
@@ -209,10 +225,13 @@ class NumbersType(OneFeature):
             numbers = stored.astype(self._dtype)
         wrong = not_held(stored, numbers)
         if wrong.any():
-            value, stored_dtype = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
+            value, wanted = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
+            if self._shape is not None or self.default is not None:
+                default = "" if self.default is None else ", default"
+                wanted = f"({wanted}, {_shown(self._shape or ())}{default})"
             raise SourceError(
-                f"feature {short_repr(name)} contains the number {value}, which does not fit "
-                f"{self._dtype}. Pass the dtype in which it is stored, {self._pass(name, stored_dtype)}."
+                f"feature {short_repr(name)} contains the number {value}, which does not fit {self._dtype}. "
+                f"{self._pass(name, wanted)}."
             )
         return numbers
 
@@ -235,6 +254,11 @@ class StepsType:
             except SourceError as error:
                 raise SourceError(f"step {number} of {error}") from error
         return self._step.stacked(values)
+
+
+def _shown(shape: Shape) -> str:
+    """Format a shape as users pass it, with None in place of -1."""
+    return shorten(tuple(None if n == -1 else n for n in shape))
 
 
 def not_held(stored: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import shorten
+from ..common.messages import first_few, shorten
 from ..common.validation import warn
 from ..files.mmap_files import map_readable
 from ..files.opened import OpenFile, open_file
@@ -114,9 +114,10 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     arrays = {name: np.ascontiguousarray(array) for name, array in found.arrays.items()}
     index = Index(found.count, file.stamp, digest_of(arrays, found.words), arrays, found.words)
     if not put_index(places, kind.name, index):
+        folders = first_few([os.path.dirname(place) or "." for place in places])
         warn(
-            f"{shorten(file.path)}: its index cannot be saved, so each process makes it again. Pass "
-            "index_dir=, a folder that can be written to."
+            f"{shorten(file.path, 100)}: its index cannot be saved in {folders}, so each process makes it again. Make one "
+            "of these folders writable, or pass another one as index_dir= if the source has this argument."
         )
     return index
 

@@ -48,7 +48,7 @@ class RaggedFeature:
     def __post_init__(self) -> None:
         if (self.row_lengths is None) == (self.row_splits is None):
             raise TypeError("RaggedFeature takes either row_lengths= or row_splits=. Pass one of them.")
-        names_of("RaggedFeature", "values", self.values)
+        name_of("RaggedFeature", "values", self.values)
         which = "row_splits" if self.row_lengths is None else "row_lengths"
         names_of("RaggedFeature", which, getattr(self, which))
 
@@ -87,7 +87,18 @@ class SparseFeature:
 
     def __post_init__(self) -> None:
         names_of("SparseFeature", "indices", self.indices)
-        names_of("SparseFeature", "values", self.values)
+        name_of("SparseFeature", "values", self.values)
+
+
+def name_of(owner: str, argument: str, given: Any) -> str:
+    """Return `given`, after a check that it is a string.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if isinstance(given, str):
+        return given
+    raise TypeError(f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature. Pass a string.")
 
 
 def names_of(owner: str, argument: str, given: Any) -> tuple[str, ...]:
@@ -104,7 +115,8 @@ def names_of(owner: str, argument: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, Sequence) and given and all(isinstance(each, str) for each in given):
         return tuple(given)
     raise TypeError(
-        f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature, or a list of names. Pass a string."
+        f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature, or a list of names. Pass a string, "
+        "or a list of strings."
     )
 
 
@@ -113,14 +125,17 @@ class RaggedType:
 
     def __init__(self, wanted: RaggedFeature) -> None:
         self._values_name = wanted.values
+        remedy = "Pass another dtype= to RaggedFeature, or the name of another stored feature as its values="
         self._of_values: OneFeature = (
-            TextsType(wanted.dtype, (-1,), None, "features")
+            TextsType(wanted.dtype, (-1,), None, "features", remedy)
             if wanted.dtype in (bytes, str)
-            else NumbersType(wanted.dtype, (-1,), None, "features")
+            else NumbersType(wanted.dtype, (-1,), None, "features", remedy)
         )
         self._are_splits = wanted.row_lengths is None
+        argument = "row_splits" if self._are_splits else "row_lengths"
+        remedy = f"Name a stored feature of whole numbers in {argument}= of RaggedFeature"
         self._rows = names_of("RaggedFeature", "row_lengths", wanted.row_splits or wanted.row_lengths)
-        self._of_rows = NumbersType(np.int64, (-1,), None, "features")
+        self._of_rows = NumbersType(np.int64, (-1,), None, "features", remedy)
         kind = "splits" if self._are_splits else "lengths"
         self.described = f"ragged {self._of_values.described} {self._values_name!r} {kind} {list(self._rows)!r}"
 
@@ -155,10 +170,11 @@ class RaggedType:
             splits = stored if len(stored) else np.zeros(1, np.int64)
         if splits[0] != 0 or splits[-1] != count or (np.diff(splits) < 0).any():
             kind = "splits" if self._are_splits else "lengths"
+            rule = "begin with 0, never fall, and end with" if self._are_splits else "be at least 0 and add up to"
             raise SourceError(
-                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are {shorten(stored.tolist())}, "
-                f"but {short_repr(inner)} has {count} {'values' if inner == self._values_name else 'rows'}. Name "
-                f"the stored features that belong together in RaggedFeature, or write the record again."
+                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are {shorten(stored.tolist(), 60)}, "
+                f"but {short_repr(inner)} has {count} {'values' if inner == self._values_name else 'rows'}. Row {kind} must "
+                f"{rule} this number. Name other stored features in RaggedFeature, or write the record again."
             )
         return splits.tolist()  # type: ignore[no-any-return]
 
@@ -168,12 +184,18 @@ class SparseType:
 
     Raises:
         TypeError: the shape is not one of whole numbers, or `fill` does not fit the dtype.
+        ValueError: a length of the shape is negative.
     """
 
     def __init__(self, wanted: SparseFeature) -> None:
+        if wanted.fill is None:
+            raise TypeError(wanted.fill)
         self._dtype = np.dtype(wanted.dtype)
-        self._of_values = NumbersType(self._dtype, (-1,), None, "features")
-        self._of_indices = NumbersType(np.int64, (-1,), None, "features")
+        remedy = "Pass another dtype= to SparseFeature, or the name of another stored feature as its values="
+        self._of_values = NumbersType(self._dtype, (-1,), None, "features", remedy)
+        of_numbers = "Name a stored feature of whole numbers in {}= of SparseFeature"
+        self._of_indices = NumbersType(np.int64, (-1,), None, "features", of_numbers.format("indices"))
+        self._of_shape = NumbersType(np.int64, (-1,), None, "features", of_numbers.format("shape"))
         self._fill = NumbersType(self._dtype, (), wanted.fill, "features").default
         self._values_name = wanted.values
         self._indices_names = names_of("SparseFeature", "indices", wanted.indices)
@@ -181,6 +203,8 @@ class SparseType:
         self._shape: str | tuple[int, ...] = (
             given if isinstance(given, str) else tuple(map(int, np.atleast_1d(given).tolist()))
         )
+        if not isinstance(self._shape, str) and any(length < 0 for length in self._shape):
+            raise ValueError(self._shape)
         self.described = (
             f"sparse {self._of_values.described} {self._values_name!r} at {list(self._indices_names)!r} in "
             f"{self._shape!r} or {self._fill.tolist()!r}"
@@ -194,7 +218,12 @@ class SparseType:
         values = self._of_values(self._values_name, found)
         shape = self._shape
         if isinstance(shape, str):
-            shape = tuple(self._of_indices(shape, found).tolist())
+            shape = tuple(self._of_shape(shape, found).tolist())
+            if any(length < 0 for length in shape):
+                raise SourceError(
+                    f"feature {short_repr(name)}: the stored shape {shorten(shape, 80)} has a negative length. Write the "
+                    "record again, or pass shape= to SparseFeature as numbers."
+                )
         places = self._places(name, found, len(values), len(shape))
         self._check(name, places, shape)
         dense = np.full(shape, self._fill, self._dtype)
@@ -218,9 +247,12 @@ class SparseType:
     def _check(self, name: str, places: npt.NDArray[np.int64], shape: tuple[int, ...]) -> None:
         outside = ((places < 0) | (places >= np.array(shape, np.int64).reshape(-1, 1))).any(0)
         if outside.any():
+            index = places[:, np.argmax(outside)]
+            needed = tuple(np.maximum(np.array(shape, np.int64), index + 1).tolist())
+            remedy = "Write the record again" if (index < 0).any() else f"Pass at least shape={needed} to SparseFeature"
             raise SourceError(
-                f"feature {short_repr(name)}: the index {tuple(places[:, np.argmax(outside)].tolist())} is outside the "
-                f"shape {shorten(shape)}. Pass a larger shape= to SparseFeature."
+                f"feature {short_repr(name)}: the index {tuple(index.tolist())} is outside the shape {shorten(shape)}. "
+                f"{remedy}."
             )
         flat = np.sort(np.ravel_multi_index(tuple(places), shape)) if len(shape) else places
         twice = flat[1:][flat[1:] == flat[:-1]] if len(shape) else flat

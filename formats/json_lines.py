@@ -65,8 +65,8 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{shorten(name)}: the line at byte {offset} is not valid JSON: {shorten(error)}. It "
-            f"begins with {short_repr(line)}. Correct the line."
+            f"{shorten(name)}: the line at byte {offset} cannot be read as JSON: {shorten(error)}. It "
+            f"begins with {short_repr(line)}. Correct the line, or pass a file with one JSON value in each line."
         ) from error
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import first_few, short_repr, shorten
+from ..common.messages import first_few, remedy_for, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
 
 INDEX = "index.json"
@@ -66,7 +66,12 @@ def shards_of(folder: str) -> list[MdsShard]:
         raise SourceNotFoundError(
             f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names."
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise SourceError(
+            f"{shorten(error.filename or index)} cannot be read: {shorten(error.strerror)}. "
+            f"{remedy_for(error, 'Pass a folder that has an index.json, and check its permissions')}."
+        ) from error
+    except (ValueError, RecursionError) as error:
         raise SourceError(
             f"{shorten(index)} is not the index of MDS shards, version 2: {shorten(error)}. Pass a folder that "
             "streaming.MDSWriter has written."
@@ -200,8 +205,8 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
         return pickle.loads
     if kind == "pkl":
         raise SourceError(
-            f"column {short_repr(name)} has pickled objects, which can run code when they are read. Leave it out of columns=, "
-            "or pass allow_pickle=True if you trust the files."
+            f"column {short_repr(name)} has pickled objects, which can run code when they are read. Name only other columns "
+            "in columns=, or pass allow_pickle=True if you trust the files."
         )
     if kind in _SCALARS:
         dtype = np.dtype(kind).newbyteorder("<")
@@ -209,8 +214,8 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     if kind not in _DECODERS:
         raise SourceError(
             f"column {short_repr(name)} has the encoding {short_repr(encoding)}, which is not one of "
-            f"{first_few([*_DECODERS, *_SCALARS], 40)}, ndarray, ndarray:dtype and ndarray:dtype:shape. Leave it out of "
-            "columns=."
+            f"{first_few([*_DECODERS, *_SCALARS], 40)}, ndarray, ndarray:dtype and ndarray:dtype:shape. Name only other "
+            "columns in columns=."
         )
     return _DECODERS[kind]
 

@@ -382,7 +382,7 @@ def _no_tar(name: str, block: bytes) -> SourceError:
             "archive (images and audio are usually compressed already), or convert it with `headrace "
             "convert`."
         )
-    return SourceError(f"{shorten(name)} is not a tar file, or its first header is damaged. Write the archive again.")
+    return SourceError(f"{shorten(name)} is not a tar file, or its start is damaged. Pass a tar file, or a new copy.")
 
 
 def _after_the_end(name: str, end: int, offset: int) -> SourceError:

@@ -237,7 +237,9 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
             f"{shorten(name)} is compressed with gzip, so headrace cannot read single records of it. "
             "Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
         )
-    return SourceError(f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Write it again.")
+    return SourceError(
+        f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Pass a TFRecord file, or write it again."
+    )
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..common.messages import shorten
+from ..common.messages import remedy_for, shorten
 from ..errors import OutputError
 from ..files.whole_files import WholeFile, written_whole
 
@@ -50,5 +50,6 @@ def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         reason = shorten(error.strerror or error)
         raise OutputError(
-            f"{shorten(path)} cannot be written: {reason}. Name a file in a folder that you may write to."
+            f"{shorten(path)} cannot be written: {reason}. "
+            f"{remedy_for(error, 'Name a file in an existing folder that you may write to')}."
         ) from error

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..common.lazy_exports import optional_library
 from ..common.messages import short_repr, shorten
 from ..common.validation import whole_number
-from ..errors import MissingExtraError, PortError
+from ..errors import PortError
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
@@ -104,12 +105,8 @@ _REMEDY = "Pass another port, 0 for any free one, or an address of this machine.
 
 
 def _prometheus() -> Any:
-    try:
-        import prometheus_client
-        import prometheus_client.core
-    except ImportError as error:
-        raise MissingExtraError('metrics need prometheus_client: pip install "headrace[metrics]"') from error
-    return prometheus_client
+    optional_library("prometheus_client.core", "metrics need prometheus_client", "metrics")
+    return optional_library("prometheus_client", "metrics need prometheus_client", "metrics")
 
 
 class _Seen(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..common.lazy_exports import optional_library
 from ..common.messages import shorten
-from ..errors import MissingExtraError
 from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
 from .timeline import Interval, Timeline, Track
@@ -42,10 +42,7 @@ def check_matplotlib() -> None:
     Raises:
         MissingExtraError: it is not.
     """
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError('a report needs matplotlib: pip install "headrace[pictures]"') from error
+    optional_library("matplotlib.figure", "a report needs matplotlib", "pictures")
 
 
 def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .history import Changes
 from .protocol import OrderFacts, VectorSampler
 from .sharding import ShardOptions
 
@@ -46,6 +47,10 @@ class OneEpoch(VectorSampler):
     def facts(self) -> OrderFacts:
         facts = self.sampler.facts
         return OrderFacts(block_size=facts.block_size, balance=facts.balance, shards=facts.shards)
+
+    @property
+    def changes(self) -> Changes:
+        return self.sampler.changes
 
     @property
     def whole(self) -> VectorSampler:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import fresh_generator
 from ..common.messages import short_repr
+from .history import Changes, SavedOrder
 from .sharding import ShardOptions
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class VectorSampler:
 
         @property
         def fingerprint(self) -> dict[str, Any]:
-            """The values that determine the order, as JSON values, without the shard."""
+            """The values that determine the order, as JSON values, without the shard and without `changes`."""
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
@@ -171,8 +172,7 @@ class VectorSampler:
     def of_equal_shards(self, total: int) -> int:
         """Return how many of `total` positions the shards read together.
 
-        With `drop_remainder`, this is the largest multiple of the number of shards up to `total`; else, or if `total`
-        is endless, `total`.
+        With `drop_remainder`, it is the largest multiple of the number of shards up to `total`, unless that is endless.
         """
         shards = self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
@@ -229,6 +229,55 @@ class VectorSampler:
                 f"{of_part}the sampler covers {covered} records, but the source has {records}. Pass {remedy}."
             )
         return self
+
+    @property
+    def changes(self) -> Changes:
+        """The changes of the order since the first run, which a checkpoint stores."""
+        return ()
+
+    @property
+    def ended(self) -> tuple[tuple[str, int], ...]:
+        """For a mix, a pair (part name, position of its end) for each part that ends before the mix does."""
+        return ()
+
+    @property
+    def saved(self) -> SavedOrder:
+        """The order as a checkpoint describes it."""
+        return SavedOrder(self.fingerprint, self.changes, self.ended)
+
+    def differs_from(self, saved: SavedOrder) -> str:
+        """Return what the program now describes in another way than the program of a run, for messages; "" if nothing.
+
+        Only what a run can resume with counts: weights, or the parts of a mix. The records of an order are compared
+        elsewhere.
+        """
+        return ""
+
+    def resumed(self, saved: SavedOrder, position: int, changes: bool) -> VectorSampler:
+        """Return the order that resumes a run: the order of the run before a position, and this one from there on.
+
+        Args:
+            saved: the order of that run.
+            position: first position that no shard has read.
+            changes: True if this order may have other weights or parts than the run's. If False, or if it has the same
+                ones, the order of the run continues.
+
+        Raises:
+            CheckpointError: if `saved` is damaged.
+        """
+        return self
+
+    def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
+        """Return the order of a run, before this program changed it; None if a checkpoint has only a digest of it.
+
+        Args:
+            saved: the order of that run.
+            length: number of positions of that run.
+
+        Raises:
+            CheckpointError: if `saved` is damaged.
+        """
+        return None
 
     @property
     def parts(self) -> Mapping[str, VectorSampler]:

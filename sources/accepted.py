@@ -87,9 +87,10 @@ def as_source(data: Any) -> DataSource[Any]:
     needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
     missing = [name for name in needed if not hasattr(type(data), name)]
     if missing:
+        listed = "list(data) if it ends and its records fit into memory" if _is_iterable(data) else "a list or an array"
         raise TypeError(
-            f"a data source needs __len__ and __getitem__, but {type(data).__name__} has no "
-            f"{' and no '.join(missing)}. To read from an iterator, make a list of it first: list(…)."
+            f"a data source needs {' and '.join(needed)}, but {type(data).__name__} has no {' and no '.join(missing)}. "
+            f"Pass {listed}, or an object of a class with these methods."
         )
     if asynchronous:
         from .asynchronous.source import AsyncSource
@@ -111,7 +112,7 @@ def _refuse_no_source(data: Any) -> None:
             if readers
             else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
         )
-        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source. Pass {reader}.")
+        raise TypeError(f"{short_repr(data, TEXT)} is a text or a path, not a source. Pass {reader}.")
     if isinstance(data, type):
         raise TypeError(f"{data.__name__} is a class, not a source. Pass an instance, {data.__name__}(…).")
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
@@ -121,8 +122,8 @@ def _refuse_no_source(data: Any) -> None:
             raise TypeError(f"{what} is not a source of records. Pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(
-            f"a dict of datasets is not a source. Pass one of them, data[{short_repr(next(iter(data)))}], or "
-            "mix them: sampler=headrace.MixSampler(data, weights=…)."
+            f"a dict of datasets is not a source. Pass one of them, data[{short_repr(next(iter(data)))}]; or mix them, "
+            "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
         )
     lists = isinstance(data, Mapping) and all(isinstance(value, (list, tuple, range)) for value in data.values())
     if lists and data and not any(map(_has_array, data.values())):  # a tree of columns has some
@@ -145,6 +146,10 @@ def _opened_again(data: Any) -> DataSource[Any] | None:
 
         return ZarrSource.of(data)
     return None
+
+
+def _is_iterable(value: Any) -> bool:
+    return hasattr(value, "__iter__") or hasattr(value, "__next__")
 
 
 def _is_dataset(value: Any) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from ..common.messages import first_few, short_repr, shorten
+from ..common.messages import first_few, remedy_for, short_repr, shorten
 from ..errors import SourceError
 from ..files.opened import open_file, stamp_of
 from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
@@ -134,8 +134,8 @@ class ImageFolderDataSource:
         odd = next((image for image in images if image.class_name not in known), None)
         if odd is not None:
             raise SourceError(
-                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, but classes= has "
-                f"only {first_few(self._wanted or ())}. Add the class to classes=."
+                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which is not in "
+                f"classes={short_repr(self._wanted)}. Add the class to classes=, or pass paths without its folder."
             )
         self._listing = _Listing(images, self._wanted)
         self.classes = self._listing.classes
@@ -211,11 +211,12 @@ class ImageFolderDataSource:
 
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass a list of strings.")
-    if len(set(given)) < len(given):
+    if len(set(names)) < len(names):
         raise ValueError(f"{argument}={short_repr(given)} contains a name twice. Name each once.")
-    return tuple(given)
+    return names
 
 
 def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> Iterator[_Image]:
@@ -233,8 +234,8 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
-                    f"{shorten(found)} is beside the folders of the classes, so its class is unknown. "
-                    "Move it into one of these folders, or pass a pattern that does not match it."
+                    f"{shorten(found)} is not in a folder named after its class, so its class is unknown. Move it into such a "
+                    f"folder, or pass a pattern that does not match it, such as {short_repr(root + '*/*')}."
                 )
             yield _image(found, class_name, place)
 
@@ -275,5 +276,6 @@ def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Ite
 
 def _unreadable(error: OSError) -> SourceError:
     return SourceError(
-        f"{shorten(error.filename)} cannot be read: {shorten(error.strerror)}. Correct its permissions, or remove it."
+        f"{shorten(error.filename)} cannot be read: {shorten(error.strerror)}. "
+        f"{remedy_for(error, 'Check its permissions, or remove it')}."
     )

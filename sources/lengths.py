@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..common.costs import as_length, as_lengths
 from ..common.identity.functions import function_identity
-from ..common.messages import a_kind_of, first_few, short_repr, shorten
+from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
 from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile
 from ..files.paths import PathLike, text_of
@@ -76,7 +76,7 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         kept = lengths_in_file(lengths, source)
         if kept is None:
             raise LengthsError(
-                f"{shorten(text_of(lengths))} does not exist, or contains the lengths of another source. Write it "
+                f"{shorten(text_of(lengths))} is missing or damaged, or does not contain lengths of this source. Write it "
                 "with headrace.measure_lengths(source, function, path)."
             )
         return as_lengths(kept, count)
@@ -92,9 +92,9 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
     if isinstance(source, MixedSource) and np.shape(lengths) != (count,):
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
-            f"lengths= is an array of shape {np.shape(lengths)}, but the source is a mix of "
-            f"{first_few(parts)}. Pass the name of a field, or balance=headrace.Balance(…) with a dict of "
-            "arrays, one for each part."
+            f"lengths= has the shape {np.shape(lengths)}, but the source is a mix of "
+            f"{first_few(parts)}. Pass the name of a field, or arrays by part: "
+            "headrace.MixSampler(parts, balance=headrace.Balance({part: lengths, …}))."
         )
     return as_lengths(lengths, count)
 
@@ -155,7 +155,8 @@ def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) ->
         write_index(text_of(path), _file_kind(source).name, index)
     except OSError as error:
         raise OutputError(
-            f"{shorten(text_of(path))}: the lengths cannot be written: {shorten(error)}. Pass another path."
+            f"{shorten(text_of(path))}: the lengths cannot be written: {shorten(error)}. "
+            f"{remedy_for(error, 'Pass a path in a folder that you may write to')}."
         ) from error
 
 
@@ -221,7 +222,7 @@ def _named(source: Any, name: str) -> Any:
     known_names = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
     raise LengthsError(
         f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. {known_names}. Pass "
-        "an array, or a function of a record."
+        f"{'one of these names, ' if leaves else ''}an array, or a function of a record."
     )
 
 

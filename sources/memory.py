@@ -190,8 +190,8 @@ class _FlatTable:
     items = None
 
     def __init__(self, data: dict[Any, Any]) -> None:
-        self.columns: Any = {name: _frozen(f"leaf [{short_repr(name)}]", leaf) for name, leaf in data.items()}
-        self.length = _common_length({f"leaf [{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
+        self.columns: Any = {name: _frozen(f"data[{short_repr(name)}]", leaf) for name, leaf in data.items()}
+        self.length = _common_length({f"data[{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
         self.leaves = {repr(name): leaf for name, leaf in self.columns.items()}
 
     def one(self, key: int) -> Any:
@@ -221,10 +221,10 @@ class _Tree:
         flat: tuple[list[Any], list[Any], Any]
         flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="headrace")
         accessors, leaves, self._spec = flat
-        names = [f"leaf {accessor.codify('')}" for accessor in accessors]
+        names = [accessor.codify("data") for accessor in accessors]
         self._leaves = [_frozen(name, leaf) for name, leaf in zip(names, leaves)]
-        self.leaves = dict(zip(names, self._leaves))
-        self.length = _common_length(self.leaves)
+        self.leaves = {f"leaf {accessor.codify('')}": leaf for accessor, leaf in zip(accessors, self._leaves)}
+        self.length = _common_length(dict(zip(names, self._leaves)))
         self.columns: Any = self._spec.unflatten(self._leaves)
 
     def one(self, key: int) -> Any:
@@ -245,7 +245,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
     if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
             "MemorySource takes a sequence of records, an array or a dict of arrays, not "
-            f"{type(data).__name__}. To read from an iterator, make a list of it first: list(…)."
+            f"{type(data).__name__}. Pass list(data) for an iterator, or dict(data) for another kind of mapping."
         )
     if isinstance(data, tuple):
         _refuse_columns(data)
@@ -276,9 +276,13 @@ def _frozen(name: str, leaf: Any) -> Array:
     """
     # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
+        if isinstance(leaf, np.ndarray):
+            raise TypeError(
+                f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass array.filled(value)."
+            )
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Make "
-            "it an array with np.asarray(…)."
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. In a dict of arrays, make "
+            "each column an array with one row for each record, np.asarray(column), also columns that are lists."
         )
     if leaf.ndim == 0:
         raise TypeError(
@@ -292,7 +296,7 @@ def _frozen(name: str, leaf: Any) -> Array:
 
 def _common_length(leaves: dict[str, Array]) -> int:
     if not leaves:
-        raise ValueError("MemorySource: the dict is empty. Pass at least one array.")
+        raise ValueError("MemorySource: the dict has no arrays. Pass at least one array.")
     lengths = {name: len(leaf) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
         records_by_array = first_few([f"{name} has {length}" for name, length in lengths.items()])

@@ -224,6 +224,7 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(
-            f"{type(source).__qualname__}.fingerprint is {short_repr(value)}. It must be a dict of JSON values."
+            f"{type(source).__qualname__}.fingerprint is {short_repr(value)}. It must be a dict of JSON values, or a method "
+            "that returns one."
         )
     return value

@@ -97,8 +97,8 @@ class RunThroughSource:
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
                 raise TypeError(
-                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Return an "
-                    "iterator with __next__, get_state() and set_state(state), so that a run can resume."
+                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Make "
+                    "__iter__ return an object with __next__, get_state() and set_state(state), so that a run can resume."
                 )
         if state:
             iterator.set_state(json.loads(state, object_hook=_with_bytes))
@@ -112,7 +112,8 @@ class RunThroughSource:
         except (TypeError, ValueError):
             raise TypeError(
                 f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be "
-                "stored as JSON. Return only numbers, strings, bytes, lists and dicts."
+                "stored as JSON. Return only Python's int, float, bool, str, bytes and None, and lists and dicts of these "
+                "whose keys are strings."
             ) from None
 
 

@@ -187,7 +187,7 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
             f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
-            f"{_prepared(folder or where)}. Pass one of these, or another data_dir=."
+            f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare the dataset with TFDS."
         ) from error
     except NotImplementedError as error:
         raise SourceError(
@@ -199,7 +199,7 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except ValueError as error:
         raise SourceError(
             f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: "
-            f"{shorten(error)}. Pass the name of a split of this dataset."
+            f"{shorten(error)}. Pass the name of a split of this dataset, and decoders= that fit its features."
         ) from error
 
 

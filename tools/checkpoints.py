@@ -131,8 +131,8 @@ def compared(one: Path, two: Path) -> list[str]:
     if len(first) == len(second):
         for before, after in zip(map(_describe_state, first), map(_describe_state, second)):
             changes += [f"{before} → {after}"] if before != after else []
-    if not changes and first[0].lineages != second[0].lineages:
-        changes.append("order: what earlier runs left is not the same")
+    if not changes and first[0].history != second[0].history:
+        changes.append("order: what earlier runs left, or changed, is not the same")
     return changes + differences(first[0].identity.labelled, second[0].identity.labelled)
 
 
@@ -200,7 +200,7 @@ def _read(file: Path) -> LoaderState:
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
     """Return facts about the states of a checkpoint in words: a dict of a subject, such as "epoch", to its value."""
-    first, lineage = states[0], states[0].lineages[0]
+    first, lineage = states[0], states[0].history.shards[0]
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
     seen = f"{_records_seen(states):,}{', or left out' if left_out else ''}"
@@ -217,7 +217,7 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
     """Return how many records the run of a checkpoint and earlier runs have read. Records of skipped steps count, too."""
-    lineage = states[0].lineages[0]
+    lineage = states[0].history.shards[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 
 
@@ -238,8 +238,8 @@ def _epoch(state: LoaderState) -> str:
         return "unknown"
     shard, count = state.shard
     local = np.array([state.cursor.positions[0]], dtype=np.int64)
-    within = state.lineages[0].within_shard
-    position = state.lineages[0].positions(local if within else local * count + shard)
+    within = state.history.shards[0].within_shard
+    position = state.history.shards[0].positions(local if within else local * count + shard)
     epoch, place = divmod(int(position[0]) * (count if within else 1), records)
     epoch += sampler.get("epoch", 0)  # of a loop per epoch, where positions count from its beginning
     return f"{epoch:,} (at {100 * place / records:.1f} %)"

@@ -22,7 +22,7 @@ from ...loader.plan.budget.order import BudgetOrder
 from ...loader.plan.budget.planned import batches_of, whole_lengths
 from ...loader.plan.budget.source import BudgetSource
 from ...operations import BudgetBatch
-from ...samplers.index_maps import IndexMap, Indices, Repeat
+from ...samplers.chain.index_maps import IndexMap, Indices, Repeat
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import UsedRecord
 from ..arguments import finite

@@ -15,9 +15,8 @@ import numpy as np
 
 from ...common.identity.values import described, described_with_all_attributes, digest
 from ...common.messages import short_repr
-from ...samplers.chain_order import ChainOrder
-from ...samplers.index_maps import Indices
-from ...samplers.mix.identity import shares
+from ...samplers.chain.index_maps import Indices
+from ...samplers.chain.order import ChainOrder
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 
@@ -181,7 +180,7 @@ class ByWeights(Choice):
 
     @property
     def mixes(self) -> list[Any]:
-        return [shares(self._mix.fingerprint)]
+        return [[*self._mix.weights_values.values()]]
 
     @cached_property
     def _numbers(self) -> Indices:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...common.distinct import distinct
-from ...samplers.index_maps import IndexMap, Indices, Repeat
+from ...samplers.chain.index_maps import IndexMap, Indices, Repeat
 from ...samplers.protocol import ENDLESS
 from .choices import Choice
 from .joins import Chosen, Zipped

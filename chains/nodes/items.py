@@ -24,7 +24,7 @@ from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...operations.protocol import Context
-from ...samplers.index_maps import Indices
+from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite

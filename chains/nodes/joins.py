@@ -18,7 +18,7 @@ from ...common.identity.values import plain_attributes
 from ...common.messages import first_few
 from ...errors import PackError
 from ...operations.trees import flatten, leaf_names
-from ...samplers.index_maps import IndexMap, Indices
+from ...samplers.chain.index_maps import IndexMap, Indices
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.facts import SourceFacts
 from ...sources.mixed.source import MixedSource

@@ -25,8 +25,8 @@ from ...loader.plan.stages import unit_of
 from ...operations import Operation
 from ...samplers import ShardOptions
 from ...samplers.balance import Balance
-from ...samplers.chain_order import ChainOrder
-from ...samplers.index_maps import IndexMap, Repeat, Slice
+from ...samplers.chain.index_maps import IndexMap, Repeat, Slice
+from ...samplers.chain.order import ChainOrder
 from ...samplers.protocol import VectorSampler
 
 

@@ -21,7 +21,7 @@ from ...common.costs import Cost
 from ...common.identity.values import digest
 from ...common.messages import first_few
 from ...errors import BatchError, PackError
-from ...samplers.index_maps import Indices
+from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources import DataSource, fingerprint_of, reader_of
 from ...sources.facts import SourceFacts, facts_of, used_records

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from ...loader.plan.omission import living_order
+from ...samplers.chain.index_maps import IndexMap, Indices
 from ...samplers.changing.indices import LivingIndices
-from ...samplers.index_maps import IndexMap, Indices
 from ...sources.provenance import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne, Seeds

@@ -91,7 +91,7 @@ class FileInput(RecordInput):
             SourceError: the file was modified, or a record cannot be read and `on_damage` is None.
         """
         before = self._stamps[part.name]
-        check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
+        self._check_unchanged(part.name)
         as_stream = self.form.stream is not None and part.is_whole
         source = None if as_stream else self._at_random(part.name, on_damage)
         if source is not None:
@@ -100,7 +100,12 @@ class FileInput(RecordInput):
             yield from read_source(source, part, some, each, on_damage)
         else:
             yield from self._from_stream(part, on_damage)
-        check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
+        self._check_unchanged(part.name)
+
+    def _check_unchanged(self, name: str) -> None:
+        now = _stamp(name, self._given.storage)
+        remedy = "Restore the file; or remove the output folder, and convert again"
+        check_unchanged(name, self._stamps[name], now, "the conversion began", remedy)
 
     def weight(self, part: InputPart) -> float:
         return self._stamps[part.name].size * part.share

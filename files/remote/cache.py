@@ -19,14 +19,13 @@ piece at the same time, and each of them may be killed at any moment:
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from ...common.messages import shorten
+from ...common.messages import remedy_for, shorten
 from ...errors import HeadraceError, SourceError
 from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
@@ -144,7 +143,7 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"the cache {shorten(self.folder)} must hold {size} bytes at once, but its limit is "
+                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, whose limit is "
                 f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
             )
         while not self._reserved(descriptor, size):
@@ -190,12 +189,10 @@ class Cache:
         return total
 
     def unusable(self, error: OSError) -> SourceError:
-        full = error.errno == errno.ENOSPC
-        remedy = "Free some space, or choose another folder or a smaller cache" if full else "Choose another folder"
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
-            f"{remedy} with storage_options={{'cache_dir': …, 'cache_bytes': …}} (cache_bytes=0 means no "
-            "cache)."
+            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose another folder, "
+            "or a smaller cache, with storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
         )
 
 

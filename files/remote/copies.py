@@ -161,6 +161,6 @@ def _fetch_unsized(path: str, options: StorageOptions, cache: Cache) -> Stamp:
 def no_cache(path: str) -> SourceError:
     """Return the error for a file that must be fetched whole, without a cache."""
     return SourceError(
-        f"{shorten(unsigned(path))}: the server sends only whole files, which are fetched into the cache, but cache_bytes=0 "
-        "allows no cache. Pass a larger number, such as storage_options={'cache_bytes': 10**10}."
+        f"{shorten(unsigned(path))}: the server did not send a part of the file. Whole files are fetched into the cache, but "
+        "cache_bytes=0 allows no cache. Pass a larger number, such as storage_options={'cache_bytes': 10**10}."
     )

@@ -79,9 +79,10 @@ class ObjectStore:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             secrets = [*options.store, *secrets_in(url)]
-            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets))
+            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets)).rstrip(".")
             failure = SourceError(
-                f"{shorten(url)}: the object store cannot be opened with these storage_options: {told}. Correct them."
+                f"{shorten(url)}: the object store cannot be opened with this URL and these storage_options: {told}. Correct "
+                "the URL, or pass other storage_options=."
             )
             raise_without_secrets(failure, error, secrets)
 
@@ -110,7 +111,7 @@ class ObjectStore:
         except Exception as error:
             if self._is_http and pattern.search(str(error)):
                 raise NoRangesError(
-                    "the server sends only whole files. Pass a cache for them, such as "
+                    "the server did not send a part of the file. Pass a cache for whole files, such as "
                     "storage_options={'cache_bytes': 10**10}."
                 ) from None
             raise
@@ -158,7 +159,7 @@ def _check_process() -> None:
     """Raise SourceError if this process was forked from one that used obstore: obstore's threads do not survive a fork."""
     if _first_process() != os.getpid():
         raise SourceError(
-            "this process was forked from a process that had read remote files, and cannot read any itself. "
+            "this process was forked from a process that had opened remote files, and cannot read any itself. "
             'Use the workers of DataLoader, or start processes with multiprocessing.get_context("spawn").'
         )
 

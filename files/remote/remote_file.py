@@ -91,8 +91,8 @@ class RemoteFile:
             last = int(np.argmax(starts + sizes))
             raise SourceError(
                 f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, but "
-                f"the file has only {self.size} bytes. The file is cut off, or it changed. Write the "
-                "file again."
+                f"the file has only {self.size} bytes. The file is cut off or damaged; or it does not belong to its index. "
+                "Write the file again, with its index if it has one."
             )
         ranges = list(zip(starts.tolist(), sizes.tolist()))
         if self._is_whole:

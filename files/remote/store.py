@@ -7,6 +7,7 @@ which the request is repeated.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -73,6 +74,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _own_random = random.Random()
 """Random generator for pauses."""
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors of a disk of this machine to which an answer is written. Another request would not help."""
+
 ResultT = TypeVar("ResultT")
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
@@ -122,6 +126,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
     Raises:
         SourceNotFoundError: the store answers that the file does not exist.
         SourceError: the last try failed, or a retry would not help.
+        OSError: there is no space on the disk to which `question` writes the answer.
     """
     store, key = store_of(url, options)
     secrets = *options.store, *secrets_in(url)
@@ -131,11 +136,13 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
         except HeadraceError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_SPACE:
+                raise
             # A program that ends does not wait.
             is_last = number == options.tries or not threading.main_thread().is_alive()
             # What comes after that mark is for the library's developers.
             text = redacted_error(str(error).partition("Debug source")[0], secrets)
-            told = shorten(f"{type(error).__name__}: {text}", 160)
+            told = shorten(f"{type(error).__name__}: {text}", 160).rstrip(".")
             failure = _failure(store, unsigned(url), error, told, number if is_last else 0)
             if failure is not None:
                 raise_without_secrets(failure, error, secrets)
@@ -157,11 +164,11 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"there is no file {short_repr(url, TEXT)}. Check the address.")
     if (remedy := store.is_final(error)) is not None:
-        return SourceError(f"{shorten(url)} cannot be read ({told}): {remedy}.")
+        return SourceError(f"{shorten(url)}: the request failed ({told}): {remedy}.")
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: {tries} tries to read it failed: {told}. Check that the store can be reached, "
+        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be reached, "
         "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 

@@ -13,8 +13,9 @@ from typing import Any
 from ...common.messages import short_repr, shorten
 from ...common.validation import one_of
 from ...samplers import ShardOptions
-from ...samplers.changing.growth import ONLY, TIMES, GrowthOptions, SourceLooks
+from ...samplers.changing.growth import TIMES, GrowthOptions, SourceLooks
 from ...samplers.changing.sampler import ChangingSampler, living, refuse_balance
+from ...samplers.history import ONLY
 from ...samplers.mix.looks import MixLooks
 from ...samplers.one_epoch import one_epoch_of
 from ...samplers.protocol import VectorSampler
@@ -194,7 +195,9 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
     leaf = pipeline.leaf
     parts: dict[str, Any] = {name: leaf.sampler.parts[name] for name in generations}
     others = {
-        name: generations[name] for name, part in parts.items() if part.generation != generations[name] or part.changes
+        name: generations[name]
+        for name, part in parts.items()
+        if part.generation != generations[name] or part.history.changes
     }
     if not others:
         return pipeline

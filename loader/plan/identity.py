@@ -18,14 +18,11 @@ from typing import Any
 from ...common.messages import short_repr
 from ...operations import Operation
 from ...operations.identity import fingerprint
+from ...samplers.history import Values, parts_in
 from ...sources import fingerprint_of
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
 """Key of a compressed identity; smallest length of a text that is compressed; largest length of a text that is read."""
-
-
-Values = dict[str, Any]
-"""Plain JSON values by name. Must not be modified."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,7 @@ class Identity:
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.
-        orders: for each leaf, the fingerprint of its sampler, with the changes of the order during
-            earlier runs.
+        orders: for each leaf, the fingerprint of its sampler.
         joins: for each join of streams, its rule, and the names and sizes of its inputs.
         operations: for each operation, its fingerprint.
         sizes: for each operation that takes several elements (`Batch`, `Pack`), how many it takes.
@@ -89,7 +85,7 @@ class Identity:
     @property
     def every_order(self) -> list[Values]:
         """The fingerprints of the orders of all sources. The order of a mix is followed by the orders of its parts."""
-        return [each for order in self.orders for each in (order, *orders_in(order))]
+        return [each for order in self.orders for each in (order, *parts_in(order).values())]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
         """Return this identity with another order (and another source, if given) for the source at index `number`.
@@ -112,11 +108,6 @@ class Identity:
             "operations": list(self.operations),
             "batch_sizes": list(self.sizes),
         }
-
-
-def orders_in(mix: Values) -> list[Values]:
-    """Return the fingerprints of the orders of the parts of a mix, from the mix's fingerprint; [] for any other order."""
-    return [value for value in mix.values() if isinstance(value, dict) and "kind" in value]
 
 
 def _unpacked(values: Any) -> Values:

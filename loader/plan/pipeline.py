@@ -22,6 +22,7 @@ from ...samplers import ShardOptions
 from ...sources.protocol import is_text_column
 from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
+from .history import History
 from .identity import Identity, IdentitySnapshot
 from .joins import Join
 from .leaf import Leaf
@@ -269,6 +270,11 @@ class Pipeline:
         """
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
+
+    @cached_property
+    def history(self) -> History:
+        """What happened to the orders since the first run, which a checkpoint stores."""
+        return History.of_leaves(self.leaves)
 
     @cached_property
     def identity(self) -> Identity:

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers.changing.history import HISTORY, OMITTED
+from ...samplers.changing.history import OMITTED
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
+from ..plan.history import NO_RUNS, Mark
 from ..plan.identity import Identity
-from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .schema import LivingPlace, LoaderState
+from .schema import LoaderState
 
 Value = TypeVar("Value")
 
@@ -71,10 +71,7 @@ def with_datasets_of_now(
             "former mix, and change it at a step where a window ends."
         )
     state = dataclasses.replace(
-        state,
-        cursor=cursor,
-        lineages=moved.by_leaf(state.lineages, ReshardHistory()),
-        places=moved.places(state.places),
+        state, cursor=cursor, history=state.history.by_leaf(moved.by_leaf), marks=moved.marks(state.marks)
     )
     cursor = take_up(pipeline, state, moved.mix)
     cursor = replaced(cursor, notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
@@ -98,7 +95,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 
 def _has_changed(state: LoaderState) -> bool:
     """Return True if records of any source were appended or omitted before the state was saved."""
-    return any(order.keys() & {HISTORY, OMITTED} for order in state.identity.every_order)
+    return bool(state.history.changes) or any(OMITTED in order for order in state.identity.every_order)
 
 
 class _Moved:
@@ -195,7 +192,7 @@ class _Moved:
         every = (known.get(name, [new] * part.size.leaves) for name, part in self._parts.items())
         return tuple(value for each in every for value in each)
 
-    def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
+    def marks(self, marks: Mapping[int, Mark]) -> dict[int, Mark]:
         """Replace the keys of a dict, indices of leaves in the earlier pipeline, by their indices in the current one.
 
         A leaf is a source with its sampler. Leaves of removed datasets are left out.
@@ -207,7 +204,7 @@ class _Moved:
             for name, part in self._parts.items()
             for former, number in zip(known.get(name, ()), range(part.leaves.start, part.leaves.stop))
         }
-        return {moved[former]: place for former, place in places.items() if former in moved}
+        return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
         """Return the identity of the current pipeline, but with the saved orders for datasets that are in both mixes."""
@@ -224,7 +221,7 @@ class _Moved:
         """
         stage = rest.stage
         rest = dataclasses.replace(
-            rest, lineages=self.by_leaf(rest.lineages, ReshardHistory()), ends=self.by_leaf(rest.ends, None)
+            rest, lineages=self.by_leaf(rest.lineages, NO_RUNS), ends=self.by_leaf(rest.ends, None)
         )
         if stage >= self.stages:
             stage += self.stages_now - self.stages

@@ -12,16 +12,14 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions
+from ...samplers.history import SavedOrder, Values
 from ...samplers.protocol import ENDLESS
 from ..plan.budget.plans import shapes_of
-from ..plan.identity import Values
+from ..plan.history import History
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .record_checks import check_all_shards
 from .schema import LoaderState
-
-PLAN = ("shapes", "former")
-"""Entries of an order's fingerprint that may differ between two runs, because the plan changed."""
 
 
 def with_plan(
@@ -47,32 +45,32 @@ def with_plan(
     if _lasting(saved) != _lasting(present) or "shapes" not in saved or "epoch" in saved:
         return pipeline, states  # comparing the identities will tell
     leaf: Any = pipeline.leaf
-    source, order = leaf.source.with_former(leaf.sampler, saved.get("former", []))
+    source, order = leaf.source.with_changes(leaf.sampler, states[0].history.orders[0])
     if strict or saved["shapes"] == present["shapes"]:
         return _with_source(pipeline, source, order), states
-    if not any(state.cursor.positions[0] or state.lineages[0].layers for state in states):
-        return pipeline, _with_order(states, present)
+    if not any(state.cursor.positions[0] or state.history.shards[0].layers for state in states):
+        return pipeline, _with_order(states, leaf.sampler.saved)
     shards = {state.shard[0]: state for state in states}
     check_all_shards(states, "the shapes of planned batches changed")
     if len(shards) < states[0].shard[1]:
         return pipeline, states  # some are missing, for which the next check raises
     _check_between(states)
     former = dataclasses.replace(order, windows=source.windows_of(shapes_of(saved["shapes"])))
-    former = former.after(states[0].lineages[0].layers, ShardOptions(0, len(shards)))
+    former = former.after(states[0].history.shards[0].layers, ShardOptions(0, len(shards)))
     changed = former.changed(order.windows, [shards[shard].cursor.positions[0] for shard in range(len(shards))])
     pipeline = _with_source(pipeline, *source.of_order(changed.with_shard_options(order.shard_options)))
-    lineage = ReshardHistory(ENDLESS, changed.layers)
+    history = History((ReshardHistory(ENDLESS, changed.layers),))
     step = max(state.step for state in states)  # shards begin together
-    moved = [dataclasses.replace(state, cursor=pipeline.start, step=step, lineages=(lineage,)) for state in states]
-    return pipeline, _with_order(moved, pipeline.leaf.sampler.fingerprint)
+    moved = [dataclasses.replace(state, cursor=pipeline.start, step=step, history=history) for state in states]
+    return pipeline, _with_order(moved, pipeline.leaf.sampler.saved)
 
 
-def _with_order(states: Sequence[LoaderState], order: Values) -> list[LoaderState]:
-    return [dataclasses.replace(state, identity=state.identity.with_order(0, order)) for state in states]
+def _with_order(states: Sequence[LoaderState], order: SavedOrder) -> list[LoaderState]:
+    return [state.with_order(0, order) for state in states]
 
 
 def _lasting(order: Values) -> Values:
-    return {name: value for name, value in order.items() if name not in PLAN}
+    return {name: value for name, value in order.items() if name != "shapes"}
 
 
 def _with_source(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from ...errors import CheckpointError
-from ...samplers import IndexSampler
-from ...samplers.chain_order import ChainOrder
-from ...samplers.changing.growth import ONLY
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, PASSING, History
-from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
+from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.history import SavedOrder, Values, part_named
 from ...samplers.mix.ends import saved_order
-from ...samplers.mix.parts import part_named
 from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
-from ...sources.facts import facts_of
+from ...sources.facts import Generations
 from ..plan.growth import at_generations, epoch_at_generation, generations_of, growing_parts, source_at
-from ..plan.identity import Identity, Values
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from .changed_mix import migrate_mix
+from .changed_weights import migrate_weights
 from .leftover import Run, check_sizes, set_apart
 from .record_checks import (
     changes_of,
@@ -42,7 +40,7 @@ from .record_checks import (
 from .schema import LoaderState
 
 Orders = Mapping[str, ChangingSampler]
-Histories = Mapping[str, History]
+Histories = Mapping[str, RecordsHistory]
 
 
 def migrate_records(
@@ -68,11 +66,12 @@ def migrate_records(
             in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
-    states = _with_records(pipeline, states)
+    known = states[0].order()
+    states = retold(states, known, _with_generations(pipeline.leaf, known))
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = in_generation(pipeline, states, strict)
-        return migrate_mix(pipeline, in_epoch(pipeline, states, strict), strict, run)
-    return migrate_mix(*_with_orders(pipeline, states, strict, run), strict, run)
+        return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
+    return migrate_weights(*_with_orders(pipeline, states, strict, run), strict, run)
 
 
 def _with_orders(
@@ -83,67 +82,44 @@ def _with_orders(
     Loops over `loader.epochs()` are adapted by `in_epoch` instead.
     """
     latest = max(states, key=changes_of)
-    known, leaf = latest.identity, pipeline.leaf
-    orders = _changing_orders(pipeline, known.order)
-    histories = {name: History.of(_saved(known.order, name)) for name in orders}
+    known, leaf = latest.order(), pipeline.leaf
+    orders = _changing_orders(pipeline, known)
+    histories = {name: RecordsHistory.of(known.part(name)) for name in orders}
     if orders and leaf.growth is not None:  # what came since comes in where the run looks
         growing = [name for name in growing_parts(leaf.source) if name in orders]
         pipeline = at_generations(pipeline, {name: histories[name].last.generation for name in growing})
-        orders = _changing_orders(pipeline, known.order)
-    if not orders or (strict and _former_source(pipeline, orders, histories) != known.sources[0]):
+        orders = _changing_orders(pipeline, known)
+    if not orders or (strict and _former_source(pipeline, orders, histories) != latest.identity.sources[0]):
         return pipeline, states  # comparing the identities will tell
     for name, order in orders.items() if strict else ():
         whose = part_named(name) if name else leaf.name
         check_omitted(histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else "")
-    states = [_as_of(state, known, orders) for state in states]
-    knowing = [state for state in states if changes_of(state) == changes_of(latest)]  # others tell earlier places
+    states = [_as_of(state, latest, orders) for state in states]
+    knowing = [state for state in states if state.order() == known]  # others tell earlier places
     former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
-    length = former_length([state for state in knowing if state.places] or knowing, known.order, former.leaf.sampler)
-    known_places = {min(each.places[0].position, length): each.places[0].place for each in knowing if each.places}
-    mix = saved_order(known.order) if leaf.sampler.facts.parts else None
-    changes = any(_differs(order, histories[name]) for name, order in orders.items())
-    if changes:
+    marks = [mark for state in knowing if (mark := state.marks.get(0)) is not None and mark.place]
+    length = former_length(knowing, known, former.leaf.sampler)
+    known_places = {min(mark.position, length): mark.place for mark in marks}
+    mix = saved_order(known) if leaf.sampler.facts.parts else None
+    if any(order.has_other_records(histories[name]) for name, order in orders.items()):
         check_all_shards(states, "records were appended or left out")
         for state in states if not strict else ():
             check_sizes(pipeline, state)
-        states = set_apart(former if mix is None else _as_it_was(former, known.order, length), states, length, run)
+        states = set_apart(former if mix is None else _as_it_was(former, known, length), states, length, run)
     lasts = {name: history.last.position for name, history in histories.items()}
     position, counts = place_in(mix, min(first_unread(former, states), length), lasts)
     places = known_places.get(position, {})
     changed = {
-        name: order.going_on(_saved(known.order, name), counts[name], places.get(name))
+        name: order.with_records_from(known.part(name), counts[name], places.get(name))
         for name, order in orders.items()
     }
     now = _with_order(pipeline, changed)
-    if _omits_others(orders, histories):
-        whole = now if mix is None else _as_it_was(now, known.order, length)
+    if any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items()):
+        whole = now if mix is None else _as_it_was(now, known, length)
         check_unread(pipeline, whole.leaf.sampler, states, position)
     grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
-    saved = _with_saved(known.order, {name: order.fingerprint for name, order in changed.items()})
-    identity = known.with_order(0, saved, now.identity.sources[0] if grown else None)
-    return now, retold(states, known, identity)
-
-
-def _omits_others(orders: Orders, histories: Histories) -> bool:
-    """Return True if an order omits other records than the earlier run did."""
-    return any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items())
-
-
-def _differs(order: ChangingSampler, history: History) -> bool:
-    """Return True if an order has other records than it had at the end of the earlier run, according to `history`."""
-    last = history.last
-    return (order.num_records, order.omitted.digest, order.generation) != (last.records, last.omitted, last.generation)
-
-
-def _saved(order: Values, name: str) -> Values:
-    """Return the saved order of the part `name` of a mix; for a single source (`ONLY`), `order` itself."""
-    found: Values = order if name == ONLY else order.get(part_named(name), {})
-    return found
-
-
-def _with_saved(order: Values, changed: Mapping[str, Values]) -> Values:
-    """Return a saved order in which the orders of some parts, by name, are replaced; for a single source, the replacement."""
-    return changed[ONLY] if ONLY in changed else {**order, **{part_named(name): each for name, each in changed.items()}}
+    saved = reduce(lambda saved, name: saved.with_part(name, changed[name].saved), changed, known)
+    return now, retold(states, known, saved, now.identity.sources[0] if grown else None)
 
 
 def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
@@ -152,7 +128,7 @@ def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 
 
-def _as_it_was(pipeline: Pipeline, saved: Values, length: int) -> Pipeline:
+def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
     """Return the pipeline of a mix with the weights of the earlier run, and with the ends that its parts had there.
 
     Args:
@@ -160,11 +136,11 @@ def _as_it_was(pipeline: Pipeline, saved: Values, length: int) -> Pipeline:
         saved: the mix in the earlier run's state.
         length: number of positions of the earlier run.
     """
-    mix: Any = pipeline.leaf.sampler
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix.as_it_was(saved, length)))
+    mix: Any = pipeline.leaf.sampler.as_it_was(saved, length)
+    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix))
 
 
-def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSampler]:
+def _changing_orders(pipeline: Pipeline, saved: SavedOrder) -> dict[str, ChangingSampler]:
     """Return, by name, the orders that are equal to those in `saved` except for appended or omitted records.
 
     Args:
@@ -174,15 +150,14 @@ def _changing_orders(pipeline: Pipeline, saved: Values) -> dict[str, ChangingSam
     leaf, found = pipeline.leaf, {}
     generations = generations_of(leaf.source)
     is_mix = bool(leaf.sampler.facts.parts)
-    if is_mix and saved.get("kind") != "MixSampler":
+    if is_mix != saved.is_mix:
         return {}
     for name, sampler in leaf.sampler.parts.items():
-        told = _saved(saved, name)
-        counts = name in generations
-        order = changing(sampler, told or None, counts)
-        if order is None or lasting(told) != lasting(order.fingerprint):
+        of_part, counts = saved.part(name), name in generations
+        order = changing(sampler, of_part, counts)
+        if order is None or lasting(of_part.described) != lasting(order.fingerprint):
             continue
-        if not is_mix or counts or told["records"] == order.num_records:
+        if not is_mix or counts or of_part.described[RECORDS] == order.num_records:
             found[name] = order
     return found
 
@@ -203,71 +178,42 @@ def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> 
     return fingerprint_of(source_at(pipeline.leaf.source, then)) if then else pipeline.identity.sources[0]
 
 
-def _as_of(state: LoaderState, known: Identity, names: Iterable[str]) -> LoaderState:
+def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> LoaderState:
     """Add, to the state of a shard, the changes of orders that other shards have already reached.
 
     A state that also differs in something else is returned unchanged.
 
     Args:
         state: state of the shard.
-        known: identity of the shard that has reached most changes.
+        latest: state of the shard that has reached most changes.
         names: names of the orders.
     """
-    own = state.identity
-    if own == known:
-        return state
+    own, known = state.order(), latest.order()
     for name in names:
-        before, now = (_saved(identity.order, name) for identity in (own, known))
-        if lasting(before) != lasting(now) or not comes_before(History.of(before), History.of(now)):
+        before, now = own.part(name), known.part(name)
+        if lasting(before.described) != lasting(now.described):
             return state
-    order = _with_saved(own.order, {name: _saved(known.order, name) for name in names})
-    ended = {name: value for name, value in known.order.items() if name == "ended"}
-    order = {**{name: value for name, value in order.items() if name != "ended"}, **ended}
-    rest = own.with_order(0, order, known.sources[0])
-    return dataclasses.replace(state, identity=known) if rest == known else state
+        if not comes_before(RecordsHistory.of(before), RecordsHistory.of(now)):
+            return state
+        own = own.with_part(name, now)
+    taken = state.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
+    return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
 
 
-def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states with the number of records in each saved order. Some chains write orders without it."""
-    sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
-    counted = (state.identity.with_order(0, _counted(sampler.whole, source, state.identity.order)) for state in states)
-    return [
-        state if identity == state.identity else dataclasses.replace(state, identity=identity)
-        for state, identity in zip(states, counted)
-    ]
+def _with_generations(leaf: Leaf, saved: SavedOrder) -> SavedOrder:
+    """Add, to a saved order, the generation (version of the files) of each source that had none when the state was saved."""
+    for name, generations in generations_of(leaf.source).items():
+        part = saved.part(name)
+        if generations.generation and part.described and not part.changes and GENERATION not in part.described:
+            generation = _generation_of(part.described.get(RECORDS), generations)
+            saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
+    return saved
 
 
-def _counted(sampler: Any, source: Any, saved: Values) -> Values:
-    """Add the number of records, and the generation (version of the source's files), to a saved order without them.
-
-    The saved order of a sampler that cannot change is returned unchanged.
-    """
-    if sampler.facts.parts:
-        names = {part_named(name): (part, source.parts[name]) for name, part in sampler.parts.items()}
-        parts = {name: _counted(*part, saved[name]) for name, part in names.items() if name in saved}
-        return {**saved, **parts} if any(saved[name] is not part for name, part in parts.items()) else saved
-    if not isinstance(sampler, ChangingSampler):
-        return saved
-    if saved.get("kind") == "ChainOrder" and isinstance(sampler.sampler, IndexSampler):  # before it grew
-        by_epochs = ChainOrder.describe_by_epochs(saved)
-        kept = {name: value for name, value in saved.items() if name in PASSING}
-        saved = saved if by_epochs is None else {**by_epochs, **kept}
-    saved = saved if "records" in saved else {**saved, "records": sampler.num_records}
-    return saved if saved.keys() & {HISTORY, GENERATION} else {**saved, **_generation_of(saved["records"], source)}
-
-
-def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return {GENERATION: number} for the generation in which a source had `records` records; {} if it is generation 0.
-
-    The result is {} also if the source has no generations, or none of them has this number of records.
-
-    A generation is a version of the source's files. The result completes a state that was saved before the
-    source grew.
-    """
-    own = facts_of(source).generations
-    if own is None or not own.generation:
-        return {}
-    found = next((one for one in range(own.generation + 1) if own.generation_records(one) == records), 0)
+def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
+    """Return {GENERATION: number} for the first generation with this number of records; {} if that is 0, or if none has it."""
+    every = range(generations.generation + 1)
+    found = next((one for one in every if generations.generation_records(one) == records), 0)
     return {GENERATION: found} if found else {}
 
 
@@ -284,26 +230,25 @@ def in_generation(
         strict: if True, and that generation of the source no longer has the content that the run read, pipeline and
             states are returned unchanged.
     """
-    known, order = states[0].identity, pipeline.leaf.sampler
-    saved = known.order
+    known, sources, order = states[0].order(), states[0].identity.sources, pipeline.leaf.sampler
+    saved = known.described
     assert isinstance(order, OneEpoch), "it was asked before"
     if not isinstance(order.sampler, ChangingSampler) or pipeline.leaf.source_facts.generations is None:
         return pipeline, states
     if lasting(saved) != lasting(order.fingerprint):
         return pipeline, states
-    last = History.of(saved).last
+    last = RecordsHistory.of(known).last
     if last.generation > order.sampler.generation:
         return pipeline, states  # comparing the identities will tell
     former = epoch_at_generation(pipeline, last.generation)
-    other_source = strict and former.identity.sources != known.sources
-    if other_source or former.identity.order["records"] != last.records:
+    other_source = strict and former.identity.sources != sources
+    if other_source or former.identity.order[RECORDS] != last.records:
         return pipeline, states
     if any(any(state.cursor.positions) or any(state.cursor.skips) or state.cursor.unfinished for state in states):
         return former, states
     now = {name: value for name, value in order.fingerprint.items() if name != OMITTED}
     kept = {OMITTED: saved[OMITTED]} if OMITTED in saved else {}
-    identity = known.with_order(0, {**now, **kept}, pipeline.identity.sources[0])
-    return pipeline, retold(states, known, identity)
+    return pipeline, retold(states, known, SavedOrder({**now, **kept}), pipeline.identity.sources[0])
 
 
 def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
@@ -320,14 +265,10 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         CheckpointError: other records are omitted, and a state was saved inside the epoch, or states of
             some shards are missing; or, if `strict`, fewer are omitted.
     """
-    known, order = states[0].identity, pipeline.leaf.sampler
-    saved = known.order
-    before, now = (of.get(OMITTED, "") for of in (saved, order.fingerprint))
-    if (
-        before == now
-        or lasting(saved) != lasting(order.fingerprint)
-        or saved["records"] != order.fingerprint["records"]
-    ):
+    known, order = states[0].order(), pipeline.leaf.sampler
+    saved, present = known.described, order.fingerprint
+    before, now = (each.get(OMITTED, "") for each in (saved, present))
+    if before == now or lasting(saved) != lasting(present) or saved[RECORDS] != present[RECORDS]:
         return states
     if strict:
         check_omitted(before, now)
@@ -338,4 +279,4 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
             "epochs, or loop over iter(loader), where omit= can change at any step."
         )
     check_all_shards(states, "records were left out")
-    return retold(states, known, known.with_order(0, order.fingerprint))
+    return retold(states, known, order.saved)

@@ -9,20 +9,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...common.messages import first_few
 from ...errors import CheckpointError
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
+from ...samplers.changing.history import GENERATION, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.history import SavedOrder, Values, parts_in
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
-from ..plan.identity import Identity, Values, orders_in
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from .changed_mix import is_within, migrate_mix
 from .changed_plans import with_plan
 from .changed_records import migrate_records
+from .changed_weights import is_within, migrate_weights
 from .leftover import Run
 from .schema import LoaderState
 
@@ -44,37 +45,36 @@ def migrate(
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: the run cannot be resumed with these changes, see `migrate_mix` and
+        CheckpointError: the run cannot be resumed with these changes, see `migrate_weights` and
             `migrate_records`.
     """
     pipeline, states = with_plan(pipeline, states, strict)
     for state in states if not strict else ():
         _check_plans(pipeline, state)
     if not states or not pipeline.joins:
-        return (migrate_records if states else migrate_mix)(pipeline, states, strict, run)
+        return (migrate_records if states else migrate_weights)(pipeline, states, strict, run)
     if [*map(_inputs, states[0].identity.joins)] == [*map(_inputs, pipeline.identity.joins)]:
         # Records before weights: the run's place is one in the order of the records that it read.
         pipeline, states = _with_leaves(pipeline, states, strict, run)
-        return migrate_mix(pipeline, states, strict, run)
-    if any(map(is_within, states)) and not _omitted(pipeline.identity) <= _omitted(states[0].identity):
+        return migrate_weights(pipeline, states, strict, run)
+    if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
             "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
             "between two rows of a FlatMap or inside a window. Make one of the two changes now, and the other one at a "
             "later step; or restore a checkpoint of another step."
         )
-    pipeline, states = migrate_mix(pipeline, states, strict, run)
+    pipeline, states = migrate_weights(pipeline, states, strict, run)
     return _with_leaves(pipeline, states, strict, run)
 
 
-def _omitted(identity: Identity) -> set[str]:
-    """Return the digests of all sets of records that the orders omit now, or omitted earlier in the run."""
-    return {
-        digest
-        for order in identity.every_order
-        if "records" in order
-        for digest in (order.get(OMITTED), *(change.omitted for change in History.of(order).changes))
-        if digest
-    }
+def _omitted(state: LoaderState) -> set[str]:
+    """Return the digests of all sets of records that the orders omit at the beginning of a run, or later in the run."""
+    values = (*state.identity.every_order, *(change.values for change in state.history.changes))
+    return {each[OMITTED] for each in values if each.get(OMITTED)}
+
+
+def _omitted_by(pipeline: Pipeline) -> set[str]:
+    return {order[OMITTED] for order in pipeline.identity.every_order if order.get(OMITTED)}
 
 
 def _inputs(join: Values) -> Values:
@@ -86,7 +86,7 @@ def _with_leaves(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt all sources of a pipeline of joined streams, and the states, to changed orders or records."""
     for number in range(len(pipeline.leaves)):
-        if _may_change(pipeline.leaves[number], states[0].identity.orders[number]):
+        if _may_change(pipeline.leaves[number], states[0].order(number)):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)
     return pipeline, states
 
@@ -99,7 +99,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     Raises:
         CheckpointError: the plan differs.
     """
-    begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.lineages)
+    begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.history.shards)
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
         if leaf.of_several and saved != planned:
@@ -148,8 +148,8 @@ class LeafAlone:
             identity=self.pipeline.identity.with_order(
                 0, state.identity.orders[number], state.identity.sources[number]
             ),
-            lineages=(state.lineages[number],),
-            places={0: state.places[number]} if number in state.places else {},
+            history=state.history.leaf(number),
+            marks={0: state.marks[number]} if number in state.marks else {},
         )
 
     def put_back(self, whole: Pipeline, changed: Pipeline) -> Pipeline:
@@ -168,20 +168,21 @@ class LeafAlone:
         if not self.joined:
             return of_leaf
         number = self.number
-        lineages = (*whole.lineages[:number], *of_leaf.lineages, *whole.lineages[number + 1 :])
         identity = whole.identity.with_order(number, of_leaf.identity.order, of_leaf.identity.sources[0])
-        return dataclasses.replace(whole, identity=identity, lineages=lineages)
+        history = whole.history.with_history_of(number, of_leaf.history)
+        return dataclasses.replace(whole, identity=identity, history=history)
 
 
-def _may_change(leaf: Leaf, saved: Values) -> bool:
+def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
     """Return True if records of a source can be omitted or appended, or were during the earlier run.
 
     Args:
         leaf: the source with its sampler.
-        saved: fingerprint of its order in the earlier run.
+        saved: its order in the earlier run.
     """
-    changed = any(each.keys() & {HISTORY, OMITTED} for each in (saved, *orders_in(saved)))
-    return changed or any(isinstance(order, ChangingSampler) for order in leaf.sampler.parts.values())
+    begun = any(OMITTED in each for each in (saved.described, *parts_in(saved.described).values()))
+    changed = any(isinstance(order, ChangingSampler) for order in leaf.sampler.parts.values())
+    return begun or bool(saved.changes) or changed
 
 
 def _with_leaf(
@@ -209,9 +210,7 @@ def _with_leaf(
     changed, after = migrate_records(alone.pipeline, before, strict, run)
     if changed.leaf.sampler is leaf.sampler and after == before:
         return pipeline, states
-    if _histories(changed.leaf.sampler.fingerprint) not in [
-        _histories(state.identity.orders[number]) for state in states
-    ]:
+    if _records(changed.leaf.sampler.saved) not in [_records(state.order(number)) for state in states]:
         _check_between(pipeline, states, number)
         if any(state.cursor.positions[0] for state in before):
             _check_repeated(pipeline, number)
@@ -219,12 +218,10 @@ def _with_leaf(
     return alone.put_back(pipeline, changed), [alone.put_back_state(*both) for both in zip(states, after)]
 
 
-def _histories(order: Values) -> list[Values]:
-    """Return the changes of records in the fingerprint of an order; for a mix, also those of each part."""
-    return [
-        {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
-        for each in (order, *orders_in(order))
-    ]
+def _records(order: SavedOrder) -> list[Any]:
+    """Return which records an order has at its beginning, and the changes of the order; for a mix, also those of its parts."""
+    begins = (order.described, *parts_in(order.described).values())
+    return [[{name: each[name] for name in (OMITTED, GENERATION) if name in each} for each in begins], order.changes]
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
-from ...samplers.changing.growth import ONLY
+from ...samplers.history import ONLY
 
 
 class Decision(NamedTuple):

@@ -16,11 +16,10 @@ from typing import Any
 from ...common.identity.values import digest
 from ...common.messages import short_repr
 from ...samplers import NoSharding
-from ...samplers.changing.growth import ONLY, GrowthOptions
-from ...samplers.changing.history import History
-from ...samplers.changing.sampler import ChangingSampler, lasting
-from ...samplers.mix.identity import lasting_mix
-from ...samplers.mix.parts import part_named
+from ...samplers.changing.growth import GrowthOptions
+from ...samplers.changing.history import lasting
+from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.history import ONLY, SavedOrder, part_named
 from ...sources import fingerprint_of
 from ..plan.growth import (
     at_generation,
@@ -97,32 +96,31 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
 
 
 def _grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
-    saved = state.identity.order
+    saved = state.order()
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
     order: Any = now.leaf.sampler
     if order.facts.parts:
         order = _grown_mix(order, saved, change)
-    elif change.position or History.of(saved).changes:
-        order = order.going_on(saved, change.position, joins=change.news[ONLY].joins)
+    elif change.position or saved.changes:
+        order = order.with_records_from(saved, change.position, joins=change.news[ONLY].joins)
     now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
-    identity = state.identity.with_order(0, order.fingerprint, now.identity.sources[0])
-    return now, dataclasses.replace(state, identity=identity)
+    return now, state.with_order(0, order.saved, now.identity.sources[0])
 
 
-def _grown_mix(mix: Any, saved: Any, change: OrderChangedError) -> Any:
+def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
     """Return a mix in which some parts get appended records from the position of a change on.
 
     Args:
         mix: the mix over the new versions of the sources.
-        saved: fingerprint of the run's mix before the change.
+        saved: the run's mix before the change.
         change: the position of the change, and the names of these parts.
     """
-    counts, parts = mix.going_on(saved, change.position, False).part_records(change.position), {}
+    counts, parts = mix.resumed(saved, change.position, False).part_records(change.position), {}
     for name, found in change.news.items():
         part = mix.parts[name]
         assert isinstance(part, ChangingSampler), "parts that grow have such orders"
-        parts[name] = part.going_on(saved[part_named(name)], counts[name], joins=found.joins)
-    return mix.with_parts(parts).going_on(saved, change.position, False)
+        parts[name] = part.with_records_from(saved.part(name), counts[name], joins=found.joins)
+    return mix.with_parts(parts).resumed(saved, change.position, False)
 
 
 def lookouts_of(
@@ -230,7 +228,7 @@ class Lookout:
             found: the decision which version of its files to read.
         """
         order, index = self._orders[name], self._looks.index(name, look)
-        if index == 0 and not order.changes:
+        if index == 0 and not order.history.changes:
             return found.generation != order.generation
         return found.generation > order.generation and (
             found.joins or index < len(order.with_shard_options(NoSharding()))
@@ -335,7 +333,10 @@ def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None
     folder = growth.log if growth.log is not None else os.path.join(str(decision_folder(growing)), "decisions")
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
-    order = lasting_mix(sampler) if sampler.facts.parts else lasting(sampler.fingerprint)
+    order = lasting(sampler.fingerprint)
+    for name, part in sampler.parts.items() if sampler.facts.parts else ():
+        if isinstance(part, ChangingSampler):
+            order[part_named(name)] = lasting(part.fingerprint)
     values = [order, fingerprint_of(source), growth.at, every, *loop, *([leaf.name] if leaf.name else [])]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -105,7 +105,10 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
-    total, end = shard.length(state.lineages[0].length(length)), state.cursor.positions[0] + former.stage_on(0).unit
+    total, end = (
+        shard.length(state.history.shards[0].length(length)),
+        state.cursor.positions[0] + former.stage_on(0).unit,
+    )
     return any(stage > 0 or end > total for stage in begun)
 
 
@@ -229,7 +232,8 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
 
 
 def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftover, mix: str) -> Pipeline:
-    former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    lineages = rest.lineages if isinstance(rest, Leftover) else rest.history.shards
+    former = with_lineages(loaders, lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
     if isinstance(rest, Leftover):
         ends = zip(former.leaves, rest.ends, strict=True)
         former = dataclasses.replace(former, leaves=tuple(dataclasses.replace(leaf, end=end) for leaf, end in ends))

@@ -150,11 +150,13 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
     """Return a position whose state contains the changes of weights among `changes`; other changes are ignored."""
     for change in changes:
-        if isinstance(change, WeightsChange) and change.position not in dict(
-            map(tuple, _mix_of(here.pipeline).changes)
-        ):
+        if isinstance(change, WeightsChange) and not _has_change_at(_mix_of(here.pipeline), change.position):
             here = here._replace(pipeline=with_change(here.pipeline, change))
     return here
+
+
+def _has_change_at(mix: MixSampler, position: int) -> bool:
+    return any(change.position == position and change.part is None for change in mix.changes)
 
 
 class ProgramChange(NamedTuple):

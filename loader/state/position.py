@@ -23,7 +23,7 @@ from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_bef
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
 from .files import restore_later, write_later
-from .record_checks import places_of
+from .record_checks import marks_of
 from .schema import LoaderState
 
 
@@ -63,11 +63,11 @@ class StreamPosition(NamedTuple):
             step=self.step,
             shard=(shard.shard_index, shard.shard_count),
             identity=self.pipeline.identity,
-            lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
+            history=self.pipeline.history,
             skipped=self.skipped,
         )
-        places = places_of(self.pipeline, state)
-        return dataclasses.replace(state, places=places) if places else state
+        marks = marks_of(self.pipeline, state)
+        return dataclasses.replace(state, marks=marks) if marks else state
 
     def get_state(self) -> bytes:
         return self.state.to_json()

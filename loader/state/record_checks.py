@@ -6,7 +6,6 @@ resume.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,42 +15,42 @@ from numpy.typing import NDArray
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.changing.growth import ONLY
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
+from ...samplers.changing.history import GENERATION, OMITTED, RecordsHistory
 from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.history import ONLY, SavedOrder, Values
 from ...samplers.mix.ends import saved_length
 from ...samplers.mix.order import MixOrder
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ..plan.cursor import Cursor, those_within
-from ..plan.identity import Identity, Values
+from ..plan.history import Mark
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .schema import LivingPlace, LoaderState
+from .schema import LoaderState
 
 MOST_CHECKED = 1 << 22
 """Largest number of positions checked for one shard. If shards have read that much more or less than others, resuming fails."""
 
 
-def changing(sampler: Any, saved: Values | None, counts: bool) -> ChangingSampler | None:
+def changing(sampler: Any, saved: SavedOrder, counts: bool) -> ChangingSampler | None:
     """Return a sampler as a `ChangingSampler`, if the records of its order have changed or may change; else None.
 
-    A `ChangingSampler` is returned without changes. Another sampler is wrapped in one if the saved sampler
-    has a history of changes and the current sampler can change. Without a saved sampler, the result is None.
+    A `ChangingSampler` is returned without changes. Another sampler is wrapped in one if the records of the run's order
+    have changed and the current sampler can change.
 
     Args:
         sampler: the current sampler.
-        saved: fingerprint of the sampler saved in the state; None if there is none.
+        saved: the order in the state. The result is None if the state does not know the order.
         counts: True if the sampler's source has generations (versions of the source's files).
-            If False, the result has the generation of the saved sampler.
+            If False, the result has the generation at the end of the run.
     """
-    if saved is None:
+    if not saved.described:
         return None
     if isinstance(sampler, ChangingSampler):
         # Without its changes: an iterator that was restored before has those of that run.
-        return sampler.of_generation(sampler.generation if counts else History.of(saved).last.generation)
-    if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not sampler.facts.can_change:
+        return sampler.of_generation(sampler.generation if counts else RecordsHistory.of(saved).last.generation)
+    if not (saved.changes or {OMITTED, GENERATION} & saved.described.keys()) or not sampler.facts.can_change:
         return None
-    return ChangingSampler(sampler, generation=History.of(saved).last.generation)
+    return ChangingSampler(sampler, generation=RecordsHistory.of(saved).last.generation)
 
 
 def changes_of(state: LoaderState) -> int:
@@ -60,13 +59,11 @@ def changes_of(state: LoaderState) -> int:
     Shards of a run see the same changes in the same order, but some may be ahead. The result is the number of changes
     in the state, plus the numbers of the generations (versions of the source's files) with which its orders begin.
     """
-    orders = state.identity.every_order
-    changes = [order.get(HISTORY) for order in orders]
-    begins = [order.get(GENERATION) for order in orders]
-    return sum(len(each) for each in changes if isinstance(each, list)) + sum(n for n in begins if isinstance(n, int))
+    begins = [order.get(GENERATION) for order in state.identity.every_order]
+    return len(state.history.changes) + sum(number for number in begins if isinstance(number, int))
 
 
-def comes_before(until: History, history: History) -> bool:
+def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
     Records that are appended before the first record is read do not count as a change: the order then only begins
@@ -78,9 +75,18 @@ def comes_before(until: History, history: History) -> bool:
     return same == (history.omitted, True, True)
 
 
-def retold(states: Sequence[LoaderState], known: Identity, now: Identity) -> list[LoaderState]:
-    """Return the states, with the identity `now` in each state that has the identity `known`; others are returned unchanged."""
-    return [dataclasses.replace(state, identity=now) if state.identity == known else state for state in states]
+def retold(
+    states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
+) -> list[LoaderState]:
+    """Return the states of one source, with the order `now` in each state that has the order `known`.
+
+    Args:
+        states: the states.
+        known: an order.
+        now: the order that replaces it.
+        source: fingerprint of the source that replaces that of these states; None to keep theirs.
+    """
+    return [state.with_order(0, now, source) if state.order() == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
@@ -151,7 +157,7 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
         CheckpointError: a shard has not read all of its records before the position.
     """
     for state in states:
-        places = [(state.cursor, state.shard, state.lineages[0])]
+        places = [(state.cursor, state.shard, state.history.shards[0])]
         places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
         for cursor, (index, count), lineage in places:
             dense, offset = lineage.dense_from
@@ -184,7 +190,7 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             too far apart to check that.
     """
     for state in states:
-        places = [(state.cursor, state.shard, state.lineages[0])]
+        places = [(state.cursor, state.shard, state.history.shards[0])]
         places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
         for cursor, shard, lineage in places:
             unread = _positions_before(position, cursor, shard, lineage)
@@ -240,7 +246,7 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
         leaf: index of the source among all sources of the pipeline.
         of_shard: index of a shard; None for all shards.
     """
-    lineage, shards = states[0].lineages[leaf], states[0].shard[1]
+    lineage, shards = states[0].history.shards[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
     own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
     reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
@@ -249,31 +255,42 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 
-def former_length(states: Sequence[LoaderState], saved: Values, former: VectorSampler) -> int:
+def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: VectorSampler) -> int:
     """Return the number of positions of an earlier run's order, on all shards together.
 
     Args:
         states: states of the run. If they contain the number, it is returned.
-        saved: fingerprint of the run's order. For a mix, the number is computed from it.
-        former: order of the run. In all other cases, the number is its length.
+        saved: the run's order. For a mix, the number is computed from it.
+        former: order of the run. If records have weights, the number is in `saved`; in all other cases, it is the
+            length of this order.
     """
-    told = [state.places[0] for state in states if state.places]
-    if told:
-        return told[0].length or ENDLESS
-    return saved_length(saved) if former.facts.parts else length_of(former)
+    known = [mark for state in states if (mark := state.marks.get(0)) is not None and mark.place]
+    if known:
+        return known[0].length or ENDLESS
+    if former.facts.parts:
+        return saved_length(saved)
+    drawn = saved.described.get("length") if former.weights_description else None
+    return drawn if isinstance(drawn, int) else length_of(former)
 
 
-def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the `places` of a state: for each source that omits records, the place in its order from which on nothing is read.
+def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
+    """Return the `marks` of a state: for each source that omits records, the place in its order from which on nothing is read.
 
-    A mix that ends has a place also if the records of one of its parts have changed. The result is a dict by the index
-    of the source among all sources of the pipeline.
+    A mix that ends has a place also if the records of one of its parts have changed, and the ends of its parts. The
+    result is a dict by the index of the source among all sources of the pipeline.
     """
-    found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
-    return {number: place for number, place in found if place is not None}
+    found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
+    return {number: mark for number, mark in found if mark is not None}
 
 
-def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlace | None:
+def _mark_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None:
+    sampler: Any = pipeline.leaves[number].sampler
+    ended = sampler.ended
+    place = _place_of(pipeline, state, number)
+    return place._replace(ended=ended) if place is not None else Mark(ended=ended) if ended else None
+
+
+def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None:
     sampler: Any = pipeline.leaves[number].sampler
     changing_parts = {name: part for name, part in sampler.parts.items() if isinstance(part, ChangingSampler)}
     if not changing_parts:
@@ -287,7 +304,7 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlac
     lasts = {name: part.history.last.position for name, part in omitting.items()}
     position, counts = place_in(sampler.order if is_mix else None, first_unread(pipeline, [state], number), lasts)
     places = {name: part.place(counts[name]) for name, part in omitting.items()}
-    return LivingPlace(position, places, None if total >= ENDLESS else total)
+    return Mark(position, places, None if total >= ENDLESS else total)
 
 
 def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:

@@ -17,17 +17,18 @@ from ...common.fields import replaced
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
-from ...samplers.changing.history import History
+from ...samplers.changing.history import RecordsHistory
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
+from ..plan.history import Mark
 from ..plan.identity import WEIGHT, differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
-from .changed_mix import check_left, lasting
 from .changed_streams import migrate
+from .changed_weights import check_left
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .record_checks import changing, former_length, length_of
 from .schema import LoaderState
@@ -73,10 +74,8 @@ def resume(
     """
     if equal_steps:
         states = at_equal_steps(program, states)
-    if of_all_shards:
-        merging, states = migrate(program, states, strict, run)
-        states = [merge_shard_states(merging, states, strict, run)]
-    program, (state,) = migrate(program, states, strict, run)
+    program, states = migrate(program, states, strict, run)
+    state = merge_shard_states(program, states, strict, run) if of_all_shards else states[0]
     found = resumed(program, state, strict)
     check_left(program, found.pipeline, state.cursor, run)
     return found
@@ -118,7 +117,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
         )
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
-    left = state.lineages[0].length(_length_of_run(pipeline, state))
+    left = state.history.shards[0].length(_length_of_run(pipeline, state))
     lengths = [shard.length(left) for shard in shards]
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
@@ -131,12 +130,13 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 
 def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
     """Return the number of positions, on all shards together, of the order of the run that saved a state."""
-    sampler, saved = pipeline.leaf.sampler, state.identity.order
-    if sampler.facts.parts and saved.get("kind") == "MixSampler":
+    sampler, saved = pipeline.leaf.sampler, state.order()
+    if sampler.facts.parts and saved.is_mix:
         return former_length([state], saved, sampler)
-    records, epochs = None if "epoch" in saved else saved.get("records"), saved.get("epochs", 0)
+    described = saved.described
+    records, epochs = None if "epoch" in described else described.get("records"), described.get("epochs", 0)
     if records is not None and (order := changing(sampler, saved, True)) is not None:
-        return length_of(order.with_history(History.of(saved)))
+        return length_of(order.with_history(RecordsHistory.of(saved)))
     if records is not None and epochs != 0:
         return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
     return length_of(sampler)
@@ -161,7 +161,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     if changed:
         remedy = _REMEDY if state.shard == shard else _SHARDS if len(changed) == 1 else f"{_SHARDS}, {_IF_MORE_CHANGED}"
         raise CheckpointError(_of_another("the state belongs", changed, remedy))
-    found = with_lineages(pipeline, state.lineages, pipeline.shard)
+    found = with_lineages(pipeline, state.history.shards, pipeline.shard)
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
@@ -206,7 +206,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
     A difference of batch sizes counts only if the state was saved inside a batch.
     """
-    saved, present = (lasting(each.identity).labelled for each in (state, pipeline))
+    saved, present = (each.identity.labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
         for labelled in (saved, present):
@@ -251,7 +251,9 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     step = max(state.step for state in by_shard)
     unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
     start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
-    return LoaderState(start, step, shard, first.identity, lineages, skipped)
+    history = dataclasses.replace(first.history, shards=lineages)
+    marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
+    return LoaderState(start, step, shard, first.identity, history, skipped, marks)
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
@@ -279,7 +281,7 @@ def _lineage_after(
     pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
 ) -> ReshardHistory:
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
-    before = states[0].lineages[number]
+    before = states[0].history.shards[number]
     if leaf.plans_batches:
         return _dealt_after(leaf, before, states, cursors, number, skipped)
     order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
@@ -340,7 +342,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
             raise CheckpointError(
                 f"two states are of shard {state.shard[0]}, but they differ. Pass one state for each shard."
             )
-        if (state.shard[1], state.lineages, state.identity) != (count, first.lineages, first.identity):
+        if (state.shard[1], state.history, state.identity) != (count, first.history, first.identity):
             raise CheckpointError(
                 f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs, or only one of "
                 "them was saved after a change of the run. Pass states of one run, saved at the same step."
@@ -357,7 +359,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 
 
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
-    if any(lineage.within_shard for lineage in state.lineages):
+    if any(lineage.within_shard for lineage in state.history.shards):
         raise CheckpointError(
             "the states resume a Grain run on several workers and shards, whose orders cannot be combined. "
             "Keep the number of shards."
@@ -382,9 +384,8 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     if not skipped:
         return ()
     unit = prod(states[0].identity.sizes)
-    ends = states[0].lineages[0].length(total) // len(
-        states
-    )  # where a shard has ended, its last step may be a short one
+    # Where a shard has ended, its last step may be a short one.
+    ends = states[0].history.shards[0].length(total) // len(states)
     going = [state for state in states if state.cursor.positions[0] < ends] or states[:1]
     begins = {
         state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit for state in going

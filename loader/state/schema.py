@@ -10,14 +10,15 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 from zlib import crc32
 
 from ...common.messages import a_kind_of, short_repr, shorten_lines
 from ...errors import CheckpointError
-from ...samplers.changing.growth import ONLY
+from ...samplers.history import SavedOrder, Values
 from ..plan.cursor import Cursor, Leftover
+from ..plan.history import NO_HISTORY, History, Mark
 from ..plan.identity import Identity, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
@@ -29,29 +30,6 @@ CHECKSUM = "checksum"
 
 MAX_STEP = 1 << 62
 """Upper limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
-
-
-class LivingPlace(NamedTuple):
-    """The first unread position of an order that omits records, counted without and with the omitted records.
-
-    With the second count, a run that omits other records can continue there.
-
-    Attributes:
-        position: the position, not counting omitted records. No shard has read it or a later one.
-        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
-            name, for the parts that omit records; a single source has the name "" (`ONLY`).
-        length: number of positions of all shards together; None for an endless order.
-    """
-
-    position: int
-    place: Mapping[str, int]
-    length: int | None = None
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of this object as a list of plain JSON values."""
-        place = self.place.get(ONLY, self.place)
-        return [self.position, place] if self.length is None else [self.position, place, self.length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +44,10 @@ class LoaderState:
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
         identity: identity of sources, orders, joins and operations.
-        lineages: for each leaf (source with its sampler), the history of earlier runs on other
-            numbers of shards.
+        history: what happened to the orders since the first run.
         skipped: steps that the run skips because the user asked for it.
-        places: for each leaf that omits records, by the leaf's index: a place in its order from which
-            on nothing has been read.
+        marks: facts about orders that a later program cannot compute again, by the index of the leaf (source with
+            its sampler).
         version: version of the layout of states.
     """
 
@@ -78,10 +55,29 @@ class LoaderState:
     step: int
     shard: tuple[int, int]
     identity: Identity
-    lineages: tuple[ReshardHistory, ...] = (ReshardHistory(),)
+    history: History = NO_HISTORY
     skipped: SkippedSteps = NONE_SKIPPED
-    places: Mapping[int, LivingPlace] = field(default_factory=dict)
+    marks: Mapping[int, Mark] = field(default_factory=dict)
     version: int = VERSION
+
+    def order(self, leaf: int = 0) -> SavedOrder:
+        """Return what the state says about the order of the leaf (source with its sampler) at an index."""
+        mark = self.marks.get(leaf, Mark())
+        return SavedOrder(self.identity.orders[leaf], self.history.orders[leaf], mark.ended)
+
+    def with_order(self, leaf: int, order: SavedOrder, source: Values | None = None) -> LoaderState:
+        """Return this state with another order (and another source, if given) of a leaf (source with its sampler).
+
+        Args:
+            leaf: index of the leaf.
+            order: the order.
+            source: fingerprint of the source; None to keep it.
+        """
+        marks = self.marks
+        if order.ended != self.order(leaf).ended:
+            marks = {**marks, leaf: marks.get(leaf, Mark())._replace(ended=order.ended)}
+        identity = self.identity.with_order(leaf, order.described, source)
+        return replace(self, identity=identity, history=self.history.with_leaf(leaf, order.changes), marks=marks)
 
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
@@ -92,13 +88,12 @@ class LoaderState:
         cursor, shard = self.cursor, self.shard
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
         notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
-        lineages = ",".join(lineage.json for lineage in self.lineages) if any(map(_has_layers, self.lineages)) else ""
-        places = {str(leaf): place.values for leaf, place in self.places.items()}
+        marks = {str(leaf): mark.values for leaf, mark in self.marks.items()}
         entries = {  # sorted by name
             "cursor": f"[[{positions}],[{skips}]{notes}]",
+            "history": self.history.json,
             "identity": self.identity.json,
-            "lineages": lineages and f"[{lineages}]",
-            "places": json_text(places) if places else "",
+            "marks": json_text(marks) if marks else "",
             "shard": f"[{shard[0]},{shard[1]}]",
             "skipped": json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "",
             "step": str(self.step),
@@ -119,8 +114,7 @@ class LoaderState:
 
         Args:
             data: the bytes.
-            like: another state of the same run. If it has the same history of shards, that history is not parsed a
-                second time.
+            like: another state of the same run. If it has the same history, that history is not parsed a second time.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -146,8 +140,7 @@ class LoaderState:
 
         Args:
             values: the values.
-            like: another state of the same run. If it has the same history of shards, that history is not parsed a
-                second time.
+            like: another state of the same run. If it has the same history, that history is not parsed a second time.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -169,23 +162,20 @@ class LoaderState:
             step = _count(content["step"], MAX_STEP)
         with _damage(identity=content["identity"]):
             identity = Identity.read(content["identity"])
-        read, lineages = (NO_LAYERS,) * len(cursor.positions), content.get("lineages")
-        if like is not None and lineages == [lineage.values for lineage in like.lineages]:
-            read = like.lineages
-        elif lineages is not None:
-            with _damage(lineages=lineages):
-                read = tuple(map(ReshardHistory.from_values, _list(lineages)))
-        with _damage(cursor=content["cursor"], lineages=lineages):
-            if not len(read) == len(cursor.positions) == len(identity.orders):
+        leaves, told = len(cursor.positions), content.get("history", {})
+        with _damage(cursor=content["cursor"], history=told):
+            same = like is not None and json_text(told) == (like.history.json or "{}")
+            history = like.history if like is not None and same else History.read(told, leaves)
+            if not len(history.shards) == leaves == len(identity.orders):
                 raise ValueError
         cursor = cursor.with_unfinished(*_rests(content.get("unfinished", [])))
         with _damage(skipped=content.get("skipped")):
             steps, absorbed = map(_ranges, _list(content.get("skipped", [[], []])))
-        with _damage(places=content.get("places")):
-            places = {int(leaf): _place(place) for leaf, place in dict(content.get("places", {})).items()}
-            if not places.keys() <= {*range(len(read))}:
+        with _damage(marks=content.get("marks")):
+            marks = {int(leaf): Mark.read(mark) for leaf, mark in dict(content.get("marks", {})).items()}
+            if not marks.keys() <= {*range(leaves)}:
                 raise ValueError
-        return cls(cursor, step, shard, identity, read, SkippedSteps(steps, absorbed), places)
+        return cls(cursor, step, shard, identity, history, SkippedSteps(steps, absorbed), marks)
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -212,13 +202,6 @@ def parsed(states: Any) -> list[LoaderState]:
 
 NEEDED = {"cursor", "identity", "shard", "step", "version"}
 NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
-
-
-def _has_layers(lineage: ReshardHistory) -> bool:
-    return lineage != NO_LAYERS
-
-
-NO_LAYERS = ReshardHistory()
 
 
 def sealed(content: bytes) -> bytes:
@@ -367,14 +350,6 @@ def _rest(values: Any) -> Leftover:
         if len(totals) != len(read):
             raise ValueError
         return Leftover(_shard(shard), cursor, read, totals, _count(delivered), _count(stage), mix)
-
-
-def _place(values: Any) -> LivingPlace:
-    position, place, *length = _list(values)
-    if len(length) > 1:
-        raise ValueError
-    parts = place if isinstance(place, dict) else {ONLY: place}
-    return LivingPlace(_count(position), {name: _count(parts[name]) for name in parts}, *map(_count, length))
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:

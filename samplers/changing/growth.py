@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...common.validation import one_of, whole_number
+from ..history import ONLY
 from .sampler import ChangingSampler
-
-ONLY = ""
-"""Name of the only source in dicts by part name, if there is no mix."""
 
 TIMES = "epoch", "now", "hand"
 """Values of `GrowthOptions.at`."""
@@ -78,7 +76,7 @@ class SourceLooks:
 
     def __init__(self, growth: GrowthOptions, order: ChangingSampler, begin: int) -> None:
         self._growth, self._order = growth, order
-        changed = order.history.last.position if order.changes else 0
+        changed = order.history.last.position
         grown = order.history.grown_at
         self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
 

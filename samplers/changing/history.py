@@ -1,6 +1,6 @@
-"""The history of an order (records added or omitted), as checkpoints save it: a few integers per change.
+"""The history of the records of an order: at which positions records were added or omitted.
 
-In: a saved fingerprint. Out: the changes, sorted by position.
+In: what a checkpoint says about the order. Out: the changes of its records, sorted by position; and back.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ..history import Changes, OrderChange, SavedOrder
 
 
-class OrderChange(NamedTuple):
+class RecordsChange(NamedTuple):
     """A change of an order: from `position` on, records were added to it or omitted.
 
     Attributes:
@@ -34,18 +35,15 @@ class OrderChange(NamedTuple):
     generation: int
 
 
-HISTORY, OMITTED, GENERATION = "history", "omitted", "generation"
-"""Keys in fingerprints: the changes, the keys omitted at the start, the generation at the start.
+RECORDS, OMITTED, GENERATION, JOINS, PLACE = "records", "omitted", "generation", "joins", "place"
+"""Names of values in fingerprints and in changes of an order. They are those of `RecordsChange`."""
 
-The generation of a source is a number that grows when records are appended.
-"""
-
-PASSING = (HISTORY, OMITTED, GENERATION, "records")
-"""Keys in fingerprints that describe the changes of an order or the number of records."""
+PASSING = (RECORDS, OMITTED, GENERATION)
+"""Names of the values in a fingerprint with which an order begins, and which may change during the run."""
 
 
-class History(NamedTuple):
-    """History of an order: its start, and its changes (records added or omitted).
+class RecordsHistory(NamedTuple):
+    """History of the records of an order: its start, and its changes (records added or omitted).
 
     Attributes:
         records: number of records at the start.
@@ -57,13 +55,16 @@ class History(NamedTuple):
     records: int
     omitted: str = ""
     generation: int = 0
-    changes: tuple[OrderChange, ...] = ()
+    changes: tuple[RecordsChange, ...] = ()
 
     @property
-    def last(self) -> OrderChange:
+    def _begin(self) -> RecordsChange:
+        return RecordsChange(0, 0, self.records, False, self.omitted, self.generation)
+
+    @property
+    def last(self) -> RecordsChange:
         """The last change; if there is none, a change at position 0 with the values of the start."""
-        begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
-        return self.changes[-1] if self.changes else begin
+        return self.changes[-1] if self.changes else self._begin
 
     @property
     def grown_at(self) -> int | None:
@@ -72,49 +73,83 @@ class History(NamedTuple):
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
-    def first(self, count: int) -> History:
+    def first(self, count: int) -> RecordsHistory:
         """Return this history with only its first `count` changes."""
         return self._replace(changes=self.changes[:count])
 
-    def followed_by(self, change: OrderChange) -> History:
+    def followed_by(self, change: RecordsChange) -> RecordsHistory:
         """Return this history with `change` as one more change, the last one."""
         return self._replace(changes=(*self.changes, change))
 
-    def to_values(self) -> dict[str, Any]:
-        """Return the history as JSON values, for a fingerprint; entries that are empty or 0 are left out."""
-        values = {
-            HISTORY: [list(change) for change in self.changes],
-            OMITTED: self.omitted,
-            GENERATION: self.generation,
-        }
-        return {"records": self.records, **{name: value for name, value in values.items() if value}}
+    @property
+    def begin_values(self) -> dict[str, Any]:
+        """The values with which the order begins, for a fingerprint; without those that are empty or 0."""
+        later = {OMITTED: self.omitted, GENERATION: self.generation}
+        return {RECORDS: self.records, **{name: value for name, value in later.items() if value}}
+
+    @property
+    def order_changes(self) -> Changes:
+        """The changes as a checkpoint stores them: each has only the values that differ from the values before it."""
+        return tuple(_order_change(before, after) for before, after in pairwise([self._begin, *self.changes]))
 
     @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> History:
-        """Read the history of an order (records added or omitted) from its saved fingerprint.
+    def of(cls, saved: SavedOrder) -> RecordsHistory:
+        """Read the history of an order (records added or omitted) from a checkpoint.
 
         Raises:
-            CheckpointError: if the fingerprint is damaged.
+            CheckpointError: if it is damaged.
         """
+        described = saved.described
         try:
-            changes = tuple(_change(*values) for values in saved.get(HISTORY, []))
-            omitted, generation = saved.get(OMITTED, ""), saved.get(GENERATION, 0)
-            history = cls(_count(saved["records"], 1), _digest(omitted), _count(generation), changes)
+            omitted, generation = described.get(OMITTED, ""), described.get(GENERATION, 0)
+            history = cls(_count(described[RECORDS], 1), _digest(omitted), _count(generation))
+            for change in saved.changes:
+                history = history.followed_by(_records_change(history.last, change))
+            changes = history.changes
             steps = [history.records, *(change.records for change in changes)]
             ascending = all(a[:2] <= b[:2] for a, b in pairwise(changes)) and sorted(steps) == steps
         except (TypeError, ValueError, LookupError):
             ascending = False
         if not ascending:
             raise CheckpointError(
-                f"the state is damaged: sampler={short_repr(dict(saved))}. Restore another checkpoint."
+                f"the state is damaged: sampler={short_repr(dict(described))}, changes="
+                f"{short_repr([*map(list, saved.changes)])}. Restore another checkpoint."
             ) from None
         return history
 
 
-def _change(position: Any, place: Any, records: Any, joins: Any, omitted: Any, generation: Any) -> OrderChange:
-    if type(joins) is not bool:
+def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
+    values = {
+        name: getattr(after, name)
+        for name in (RECORDS, OMITTED, GENERATION)
+        if getattr(after, name) != getattr(before, name)
+    }
+    if after.place != after.position:
+        values[PLACE] = after.place
+    if after.joins:
+        values[JOINS] = True
+    return OrderChange(after.position, values)
+
+
+def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange:
+    values = {
+        PLACE: change.position,
+        RECORDS: before.records,
+        OMITTED: before.omitted,
+        GENERATION: before.generation,
+        JOINS: False,
+        **change.values,
+    }
+    position, place, records = _count(change.position), _count(values.pop(PLACE)), _count(values.pop(RECORDS), 1)
+    joins, omitted, generation = values.pop(JOINS), _digest(values.pop(OMITTED)), _count(values.pop(GENERATION))
+    if type(joins) is not bool or values:
         raise TypeError
-    return OrderChange(_count(position), _count(place), _count(records, 1), joins, _digest(omitted), _count(generation))
+    return RecordsChange(position, place, records, joins, omitted, generation)
+
+
+def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a sampler's fingerprint without the values that may change when records are added or omitted."""
+    return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 
 def _count(value: Any, least: int = 0) -> int:

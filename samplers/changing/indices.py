@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..index_maps import IndexMap, Indices
+from ..chain.index_maps import IndexMap, Indices
 from .sampler import ChangingSampler
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError, EmptyStreamError
+from ..history import Changes, SavedOrder
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions
-from .history import PASSING, History, OrderChange
+from .history import RecordsChange, RecordsHistory
 from .living import LivingPlaces, OmittedKeys
 from .stretches import WholeOrder, rule_of
 
@@ -62,7 +63,7 @@ class ChangingSampler(VectorSampler):
         self.sampler = _checked(sampler)
         self.omitted = omitted if omitted is not None else OmittedKeys()
         self.shard_options = sampler.shard_options
-        self.history = History(self._records, self.omitted.digest, generation)
+        self.history = RecordsHistory(self._records, self.omitted.digest, generation)
         self._check_left()
 
     def _check_left(self) -> None:
@@ -83,7 +84,7 @@ class ChangingSampler(VectorSampler):
             most_at_once=few,
             records=self._records,
             shuffle=facts.shuffle,
-            same_records=not self.changes,
+            same_records=not self.history.changes,
             has_later_epochs=True,
             can_change=True,
         )
@@ -110,26 +111,27 @@ class ChangingSampler(VectorSampler):
         return self.history.last.generation
 
     @property
-    def changes(self) -> tuple[OrderChange, ...]:
-        """The changes of the order, sorted by position."""
-        return self.history.changes
+    def changes(self) -> Changes:
+        """The changes of the order, sorted by position, as a checkpoint stores them."""
+        return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
         """Return the source's generation (version of its files) at a position, and where the last change before began.
 
         The second result is 0 if there was no change. None if the order never changed and its generation is 0.
         """
-        if not self.changes and not self.generation:
+        if not self.history.changes and not self.generation:
             return None
         number = bisect_right(self._begins, position) - 1
-        generation = self.changes[number - 1].generation if number else self.history.generation
+        generation = self.history.changes[number - 1].generation if number else self.history.generation
         return generation, self._begins[number]
 
     @cached_property
     def order(self) -> WholeOrder:
         """The order of all records, including omitted records; ValueError if the underlying sampler cannot change."""
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
-        for change, before in zip(self.changes, (self.history.records, *(each.records for each in self.changes))):
+        changes = self.history.changes
+        for change, before in zip(changes, (self.history.records, *(each.records for each in changes))):
             if change.records > before or change.joins:  # or these wait since an earlier change
                 order = order.followed_by(change.place, rule_of(self.sampler, change.records), change.joins)
         return order
@@ -140,7 +142,10 @@ class ChangingSampler(VectorSampler):
 
         They are known only if they are the current ones, because the fingerprint has only a digest of the keys.
         """
-        begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.changes)]
+        begins = [
+            (0, 0, self.history.omitted),
+            *((each.position, each.place, each.omitted) for each in self.history.changes),
+        ]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
         known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
         return [
@@ -150,7 +155,7 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def _begins(self) -> list[int]:
-        return [0, *(change.position for change in self.changes)]
+        return [0, *(change.position for change in self.history.changes)]
 
     def _layer(self, number: int) -> LivingPlaces:
         layer = self._layers[number]
@@ -205,7 +210,7 @@ class ChangingSampler(VectorSampler):
         if record_key >= stretch.records:
             return None
         place = int(stretch.places_of(np.array([record_key], dtype=np.int64), epoch)[0])
-        number = bisect_right([0, *(change.place for change in self.changes)], place) - 1
+        number = bisect_right([0, *(change.place for change in self.history.changes)], place) - 1
         return self._layer(number).position_of(place)
 
     def epoch_at(self, position: int) -> int:
@@ -240,8 +245,8 @@ class ChangingSampler(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, including the history of its changes, as JSON values."""
-        return {**self.sampler.fingerprint, **self.history.to_values()}
+        """The values that determine the order at its beginning, as JSON values. `changes` has what came later."""
+        return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:
         """Return the order of all records, in a form whose number of records can change; None if there is no such form."""
@@ -278,7 +283,7 @@ class ChangingSampler(VectorSampler):
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
 
-    def with_history(self, history: History) -> ChangingSampler:
+    def with_history(self, history: RecordsHistory) -> ChangingSampler:
         """Return this order with the changes in `history`: at which positions records were added or omitted."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
@@ -327,41 +332,41 @@ class ChangingSampler(VectorSampler):
             epochs := self.num_epochs
         ) is not None:  # shards that have read unevenly may be said to be beyond the last epoch
             place = min(place, self.order.of_epoch(epochs).epoch_begin(epochs))
-        change = OrderChange(position, place, records, joins, other.omitted.digest, generation)
+        change = RecordsChange(position, place, records, joins, other.omitted.digest, generation)
         return other.with_history(self.history.followed_by(change))
 
-    def going_on(
-        self, saved: Mapping[str, Any], position: int, place: int | None = None, joins: bool = False
+    def with_records_from(
+        self, saved: SavedOrder, position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
         """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
 
         It has the order of that run before `position`, and the records of this sampler from there on.
 
         Args:
-            saved: fingerprint of that run's sampler, which may be a sampler without changes.
+            saved: the order of that run, which may be one without changes.
             position: first position that no shard has read.
             place: index of this position in the order that also counts omitted records, from `place(position)` of that
                 run's sampler; None: it is computed. It must be given if that run omitted other keys.
             joins: True if new records are added to the current epoch.
 
         Raises:
-            CheckpointError: if the fingerprint is damaged, or there are fewer records than before.
+            CheckpointError: if `saved` is damaged, or there are fewer records than before.
         """
-        history = History.of(saved)
-        last = history.last
+        history = RecordsHistory.of(saved)
         former = self.with_history(history)
-        same = (last.records, last.omitted, last.generation) == (
-            self._records,
-            self.omitted.digest,
-            self.history.generation,
-        )
-        if same:
+        if not self.has_other_records(history):
             return former
         if position == 0 and not history.changes:
             return self
         return former.changed_at(
             position, self.sampler, self.omitted, joins=joins, generation=self.history.generation, place=place
         )
+
+    def has_other_records(self, history: RecordsHistory) -> bool:
+        """Return True if this order, as the program describes it, has other records than a run had at its end."""
+        last = history.last
+        described = self._records, self.omitted.digest, self.history.generation
+        return described != (last.records, last.omitted, last.generation)
 
 
 def living(order: VectorSampler, generation: int = 0) -> Any:
@@ -376,11 +381,6 @@ def living(order: VectorSampler, generation: int = 0) -> Any:
     return (
         order if isinstance(order, ChangingSampler) or order.facts.parts else ChangingSampler(order, None, generation)
     )
-
-
-def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a sampler's fingerprint without the entries that may change when records are added or omitted."""
-    return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 
 def refuse_balance(order: VectorSampler) -> None:

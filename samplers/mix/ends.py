@@ -1,48 +1,44 @@
 """The order of a mix whose parts end, from its weights and the lengths of its parts.
 
-In: weights and lengths by part name; or a saved fingerprint. Out: the order, its number of
+In: weights and lengths by part name; or what a checkpoint says about a mix. Out: the order, its number of
 positions, and the parts that end, with the position of each end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import shorten
 from ...errors import CheckpointError
+from ..history import Changes, OrderChange, SavedOrder, Values
 from ..protocol import ENDLESS
 from .order import MixOrder
-from .parts import part_named
 from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 
 
-def saved_length(saved: Mapping[str, Any]) -> int:
-    """Return the length (in positions) of an earlier run, computed from the saved fingerprint of its mix.
+def saved_length(saved: SavedOrder) -> int:
+    """Return the length (in positions) of an earlier run, computed from the checkpoint of its mix.
 
     The number is too high if a part has a user's own sampler, and the sampler's fingerprint does not have its length.
 
     Raises:
-        CheckpointError: if the fingerprint is damaged.
+        CheckpointError: if the checkpoint is damaged.
     """
     order = order_of(saved)
-    parts = {name: saved.get(part_named(name)) for name in order.names}
-    most = saved.get("max_epochs", {})
-    lengths = {name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
-    history = saved.get("history") or {"until": 0}
-    return ends_of(order, lengths, saved.get("when_exhausted"), most, history["until"])[1]
+    parts = {name: saved.part(name).described for name in order.names}
+    most = saved.described.get("max_epochs", {})
+    lengths = {name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if part}
+    return ends_of(order, lengths, saved.described.get("when_exhausted"), most, parts_changed_from(saved.changes))[1]
 
 
-def saved_order(saved: Mapping[str, Any]) -> MixOrder:
+def saved_order(saved: SavedOrder) -> MixOrder:
     """Return the order in which an earlier run drew the parts of its mix. A part is not drawn after its end.
 
-    Args:
-        saved: the fingerprint of that run's mix.
-
     Raises:
-        CheckpointError: if the weights in the fingerprint are damaged.
+        CheckpointError: if the weights in the checkpoint are damaged.
     """
-    return order_before(saved, MAX_POSITION)
+    return _without_ended(order_of(saved), saved.ended)
 
 
 def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
@@ -54,7 +50,7 @@ def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
 
 def ends_of(
     order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
-) -> tuple[MixOrder, int, list[list[Any]]]:
+) -> tuple[MixOrder, int, list[tuple[str, int]]]:
     """Apply the ends of parts to the order of a mix. After its end a part is no longer drawn, or the mix ends.
 
     Args:
@@ -68,10 +64,10 @@ def ends_of(
 
     Returns:
         the order, in which a part is no longer drawn after its end; its number of positions, or
-        `ENDLESS` (`sys.maxsize`) if no end of a part stops the mix; and a pair [name, position of
-        the end] for each part that ends, except the part whose end stops the mix.
+        `ENDLESS` (`sys.maxsize`) if no end of a part stops the mix; and a pair (name, position of
+        the end) for each part that ends, except the part whose end stops the mix.
     """
-    ended: list[list[Any]] = []
+    ended: list[tuple[str, int]] = []
     while True:
         ends = [
             (max(position, since) if name in leaving else position, name)
@@ -86,7 +82,7 @@ def ends_of(
         rest = order.without(order.names.index(name), position) if goes_on else None
         if rest is None:
             return order, position, ended
-        order, ended = rest, [*ended, [name, position]]
+        order, ended = rest, [*ended, (name, position)]
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:
@@ -102,103 +98,94 @@ def _end_of(order: MixOrder, name: str, length: int) -> int | None:
     return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
-def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
-    """Return the order that an earlier run used before a position, from the fingerprint of its mix.
+def _without_ended(order: MixOrder, ended: Iterable[tuple[str, int]], before: int = MAX_POSITION) -> MixOrder:
+    """Return an order in which parts are no longer drawn after their ends.
 
     Args:
-        saved: the fingerprint.
-        position: changes of weights and ends of parts from this position on are left out.
-
-    Raises:
-        CheckpointError: if the weights in the fingerprint are damaged.
+        order: the order.
+        ended: pairs [part name, position of its end].
+        before: ends from this position on are left out.
     """
-    order: MixOrder | None = order_of(saved)
-    for name, end in saved.get("ended", []):
-        if order is not None and end < position:
-            order = order.without(order.names.index(name), end)
-    assert order is not None
-    return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
+    for name, end in ended:
+        if end < before:
+            rest = order.without(order.names.index(name), end)
+            if rest is None:
+                raise LookupError(name)
+            order = rest
+    return order
 
 
-def schedule_of(saved: Mapping[str, Any]) -> Any:
-    """Return the weights in a mix's fingerprint as a schedule: pairs of a first position and a dict of weights.
-
-    These are the weights that the user's program describes, without changes during a run.
-    """
-    weights = saved.get("weights")
+def schedule_of(values: Values) -> Any:
+    """Return the weights in a mix's fingerprint as a schedule: pairs of a first position and a dict of weights."""
+    weights = values.get("weights")
     return weights if isinstance(weights, list) else [[0, weights]]
 
 
-def changes_of(saved: Mapping[str, Any]) -> list[list[Any]]:
-    """Return the changes of weights during an earlier run, from the fingerprint of its mix.
-
-    Each is a pair of a first position and a dict of the weights that changed there.
-
-    Raises:
-        CheckpointError: if they are damaged.
-    """
-    try:
-        changes = [[position, dict(weights)] for position, weights in saved.get("changes", [])]
-        if any(type(position) is not int or position < 0 for position, _ in changes):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise CheckpointError(
-            f"the state is damaged: changes={short_repr(saved.get('changes'))}. Restore another checkpoint."
-        ) from None
-    return changes
+def parts_changed_from(changes: Changes) -> int:
+    """Return the first position with the last mix of a run whose changes included its parts; 0 if none did."""
+    return max((change.position for change in changes if is_whole(change)), default=0)
 
 
-def last_weights(saved: Mapping[str, Any]) -> dict[str, float]:
-    """Return the last weights in a mix's fingerprint, by part name: after its whole schedule and all changes.
+def is_whole(change: OrderChange) -> bool:
+    """Return True if a change replaces a whole mix, with its parts; False if it changes some weights, or a part's order."""
+    return change.part is None and "ramp" in change.values
+
+
+def last_weights(saved: SavedOrder) -> dict[str, float]:
+    """Return the last weights of a run's mix, by part name: after its whole schedule and all changes.
 
     Raises:
         CheckpointError: if they are damaged.
     """
+    weights: dict[str, float] = {}
     try:
-        weights = dict(_first_schedule(saved)[0][-1][1])
+        for values in (saved.described, *(change.values for change in saved.own_changes)):
+            weights = dict(schedule_of(values)[-1][1]) if "ramp" in values else {**weights, **values["weights"]}
     except (TypeError, ValueError, LookupError) as error:
         raise _damaged(error) from None
-    for _, others in changes_of(saved):
-        weights |= others
     return dict(sorted(weights.items()))
 
 
-def order_of(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order of a mix from its fingerprint.
+def order_of(saved: SavedOrder) -> MixOrder:
+    """Return the order of a mix, as if none of its current parts ended.
 
     Args:
-        saved: the fingerprint. Its entry `weights` has weights by part name, or a list of pairs [first
-            position, weights], which are joined by ramps if `ramp` is true. An entry `history` has the
-            earlier order, with other weights and parts. An entry `changes` has later weights; the entry
-            `first`, if present, is the pair [weights, ramp] to which these changes were made.
+        saved: the mix. In its fingerprint and in each change of the parts, `weights` are weights by part name, or a
+            list of pairs [first position, weights], which are joined by ramps if `ramp` is true. A change of the parts
+            also has the parts that had `ended` before, with the positions of their ends. In a change of the weights,
+            `weights` are only the weights that change.
 
     Raises:
-        CheckpointError: if an entry is missing or damaged.
+        CheckpointError: if a value is missing or damaged.
     """
     try:
-        schedule, ramp = _first_schedule(saved)
-        names = tuple(sorted(schedule[0][1]))
-        stages = stages_of([(start, weights) for start, weights in schedule], names)
-        own = MixOrder(names, ramped(stages) if ramp else stages)
-        history, changes = saved.get("history"), changes_of(saved)
-        order = own if history is None else MixOrder.from_values(history).changed(history["until"], own)
-        if not changes:
-            return order
-        later = changed_stages(dict(zip(names, stages[-1][1])), [(position, others) for position, others in changes])
-        return order.changed(changes[0][0], MixOrder(names, later))
+        order, last, later = *_own_order(saved.described), list[tuple[int, Values]]()
+        for change in saved.own_changes:
+            if not is_whole(change):
+                later.append((change.position, dict(change.values["weights"])))
+                continue
+            before, (own, weights) = _with_weights(order, last, later), _own_order(change.values)
+            ended = _without_ended(before, change.values.get("ended", ()), change.position)
+            order = ended.changed(change.position, own) if change.position else own
+            last, later = weights, []
+        return _with_weights(order, last, later)
     except (TypeError, ValueError, LookupError) as error:
         raise _damaged(error) from None
 
 
-def _first_schedule(saved: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the weights of a mix before all changes during a run, from its fingerprint.
+def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
+    """Return the order for the weights in a fingerprint, and the last of these weights by part name, sorted."""
+    schedule = schedule_of(values)
+    names = tuple(sorted(schedule[0][1]))
+    stages = stages_of([(start, weights) for start, weights in schedule], names)
+    return MixOrder(names, ramped(stages) if values["ramp"] else stages), dict(zip(names, stages[-1][1]))
 
-    Returns:
-        a schedule, i.e. pairs of a first position and a dict of weights; and True if weights change linearly from one
-        pair to the next.
-    """
-    weights, ramp = saved.get("first") or (saved.get("weights"), saved["ramp"])
-    return schedule_of({"weights": weights}), ramp
+
+def _with_weights(order: MixOrder, weights: dict[str, float], changes: list[tuple[int, Values]]) -> MixOrder:
+    """Return an order whose `weights` change at some positions: each change has the weights that differ from there on."""
+    if not changes:
+        return order
+    return order.changed(changes[0][0], MixOrder(tuple(weights), changed_stages(weights, changes)))
 
 
 def _damaged(error: Exception) -> CheckpointError:

@@ -39,7 +39,7 @@ class MixLooks:
         self._every = growth.every if growth.at == "now" else None
         self._numbers = {name: number for number, name in enumerate(mix.order.names)}
         self._parts: dict[str, ChangingSampler] = {name: mix.parts[name] for name in names}  # type: ignore[misc]
-        self._begin = max([begin, mix.changed_from or 0, *(self._decided(name) for name in self._parts)])
+        self._begin = max([begin, mix.changed_from, *(self._decided(name) for name in self._parts)])
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:

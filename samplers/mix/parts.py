@@ -17,11 +17,6 @@ from ..permutation import MAX_SIZE
 from ..protocol import VectorSampler
 
 
-def part_named(name: str) -> str:
-    """Return the key under which a fingerprint keeps the part of this name: "part 'name'"."""
-    return f"part {short_repr(name)}"
-
-
 def parts_by_name(parts: Any) -> dict[str, Any]:
     """Return the parts as a dict by name.
 

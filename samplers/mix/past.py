@@ -1,6 +1,6 @@
 """Change the weights and parts of a mix: during a run, and between two runs.
 
-In: a mix; other weights, or the fingerprint of a run's mix. Out: the mix that resumes the run.
+In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the mix that resumes the run.
 """
 
 from __future__ import annotations
@@ -10,46 +10,51 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
+from ..history import Changes, OrderChange, SavedOrder, by_part
 from ..protocol import VectorSampler
-from .ends import changes_of, last_weights, order_before, order_of, schedule_of
-from .identity import PASSING
+from .ends import is_whole, last_weights, order_of, parts_changed_from, saved_order, schedule_of
 from .order import MixOrder
-from .weights import MAX_POSITION, Stages, Weights, stages_of, weights_of
+from .weights import Stages, Weights, stages_of, weights_of
+
+_DRAWN = ("weights", "ramp")
+"""Names of the values in a fingerprint that decide which part is drawn, until a part ends."""
 
 
 class MixPast(VectorSampler):
-    """Base of `MixSampler`: keeps how the mix has changed since its first run.
-
-    Attributes:
-        changes: changes of the weights: the first position of each, and a dict of the weights that
-            change there.
-    """
+    """Base of `MixSampler`: keeps how the mix has changed since its first run."""
 
     _parts: dict[str, VectorSampler]
     _given: Stages
     _ramp: bool
-    _history: dict[str, Any] | None = None  # the order before the last change of parts
+    _own_changes: Changes = ()
     _begins_as: MixOrder | None = None  # an order whose first stages need not be made again
-    _first: Any = None  # the weights and the ramp from which `changes` began, if the user's are later ones
-    changes: list[list[Any]] = []  # noqa: RUF012, never changed in place
+    _ended: tuple[MixOrder, int, list[tuple[str, int]]]
     fingerprint: Any
 
     @cached_property
-    def _weights(self) -> list[list[Any]]:
-        """The user's weights: a pair of the first position and a dict of weights by part name for each stage."""
-        return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
+    def weights_values(self) -> dict[str, Any]:
+        """The entries of the fingerprint that decide which part is drawn, until a part ends.
+
+        `weights` is a dict by part name, or a list of pairs [position, dict]; `ramp` is a bool.
+        """
+        stages = [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
+        return {"weights": stages[0][1] if len(stages) == 1 else stages, "ramp": self._ramp}
 
     @property
-    def _order_entries(self) -> dict[str, Any]:
-        """The entries of the fingerprint from which the function `order_of` makes the order."""
-        weights = self._weights[0][1] if len(self._weights) == 1 else self._weights
-        passing = {"history": self._history, "first": self._first, "changes": self.changes}
-        return {"weights": weights, "ramp": self._ramp, **{name: value for name, value in passing.items() if value}}
+    def changes(self) -> Changes:
+        """The changes of the weights and parts since the first run, and those of the order of each part."""
+        of_parts = (change._replace(part=name) for name, part in self._parts.items() for change in part.changes)
+        return by_part([*self._own_changes, *of_parts])
+
+    @property
+    def ended(self) -> tuple[tuple[str, int], ...]:
+        """A pair (part name, position of its end) for each part that ends before the mix does."""
+        return tuple(self._ended[2])
 
     @cached_property
     def _drawn(self) -> MixOrder:
         """The order in which parts are drawn, as if no part ended."""
-        order, like = order_of(self._order_entries), self._begins_as
+        order, like = order_of(SavedOrder(self.weights_values, self._own_changes)), self._begins_as
         self._begins_as = None  # a pickle would contain it
         return order if like is None else order.begun_as(like)
 
@@ -57,65 +62,87 @@ class MixPast(VectorSampler):
         """Return a copy without cached values."""
         other = copy.copy(self)
         other._begins_as = None
-        for name in ("_drawn", "_ended", "_ends", "_shuffles", "_weights", "facts", "fingerprint"):
+        for name in ("_drawn", "_ended", "_ends", "_shuffles", "weights_values", "facts", "fingerprint"):
             other.__dict__.pop(name, None)
         return other
 
     @property
-    def changed_from(self) -> int | None:
-        """First position with the current weights and parts; None if the mix never changed."""
-        return int(self.changes[-1][0]) if self.changes else self._parts_changed_from
+    def changed_from(self) -> int:
+        """First position with the current weights and parts; 0 if the mix never changed."""
+        return self._own_changes[-1].position if self._own_changes else 0
 
     @property
-    def _parts_changed_from(self) -> int | None:
-        return None if self._history is None else int(self._history["until"])
+    def _parts_changed_from(self) -> int:
+        return parts_changed_from(self._own_changes)
 
-    def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> Self:
+    def as_in_run(self, saved: SavedOrder) -> Self:
+        """Return this mix with the changes of a run, whose parts and weights at its end must be those of this mix."""
+        other = self._copied()
+        other._own_changes = saved.own_changes
+        return other
+
+    def differs_from(self, saved: SavedOrder) -> str:
+        """Return a text if the parts or weights are neither those that a run's program described, nor those of its end."""
+        same = self.fingerprint == saved.described or self._is_last(saved)
+        return "" if same else "weights or parts of the mix changed"
+
+    def _has_parts_of(self, saved: SavedOrder) -> bool:
+        own = self.fingerprint
+        return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
+
+    def _is_last(self, saved: SavedOrder) -> bool:
+        """Return True if the program describes the weights to which the run has changed."""
+        return (
+            bool(saved.own_changes)
+            and self._has_parts_of(saved)
+            and self.weights_values["weights"] == last_weights(saved)
+        )
+
+    def resumed(self, saved: SavedOrder, position: int, changes: bool) -> Self:
         """Return the sampler that resumes a run of a mix, whose parts or weights may differ from this mix's.
 
         Parts of both mixes continue with their next records. This mix's parts and weights are used from `position` on.
 
         Args:
-            saved: the fingerprint of that run's sampler.
+            saved: the mix of that run.
             position: first position that no shard has read.
             changes: True if this mix may differ from that run's.
 
         Raises:
-            CheckpointError: if the fingerprint is damaged.
+            CheckpointError: if `saved` is damaged.
         """
-        other = self._copied()
-        other._take_past(saved)
-        own, former = (
-            {name: value for name, value in values.items() if name not in PASSING}
-            for values in (self.fingerprint, saved)
-        )
-        if own == former:
+        other, former = self.as_in_run(saved), saved.described
+        if self.fingerprint == former:
             return other
-        same_parts = own == {**former, "weights": own["weights"], "ramp": own["ramp"]} and len(self._given) == 1
-        if same_parts and other.changes and own["weights"] == last_weights(saved):
-            # The program describes the weights to which the run has changed.
-            other._given, other._ramp = stages_of(schedule_of(saved), list(self._parts)), former["ramp"]
-        elif changes and position > 0 and same_parts and not saved.get("ended"):
-            other._first = other._first or [former["weights"], former["ramp"]]
-            other._add_change(position, own["weights"])
+        if self._is_last(saved):
+            other._given, other._ramp = stages_of(schedule_of(former), list(self._parts)), former["ramp"]
+        elif changes and position > 0:
+            began = OrderChange(0, {name: former.get(name) for name in _DRAWN})
+            other._own_changes = saved.own_changes if _began(saved.own_changes) else (began, *saved.own_changes)
+            if self._has_parts_of(saved) and not saved.ended:
+                other._add_weights(position, self.weights_values["weights"])
+            else:
+                ended = [[name, end] for name, end in saved.ended if end < position]
+                other._add(position, {**self.weights_values, **({"ended": ended} if ended else {})})
         elif changes:
-            former_order = {"until": position, **order_before(saved, position).to_values()} if position > 0 else None
-            other._history, other._first, other.changes = former_order, None, []
+            other._own_changes = ()
         return other
 
-    def _take_past(self, saved: Mapping[str, Any]) -> None:
-        self._history, self._first, self.changes = saved.get("history"), saved.get("first"), changes_of(saved)
+    def _add(self, position: int, values: dict[str, Any]) -> None:
+        """Record a change at a position. It replaces all changes at this position or later."""
+        before = (change for change in self._own_changes if change.position < position)
+        self._own_changes = (*before, OrderChange(position, values))
 
-    def _add_change(self, position: int, weights: Mapping[str, float]) -> None:
-        """Record other weights from a position on. They replace all changes at this position or later."""
-        self.changes = [change for change in self.changes if change[0] < position]
-        before = last_weights(self._order_entries)
-        self.changes.append([position, {name: weights[name] for name in weights if weights[name] != before[name]}])
+    def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
+        self._own_changes = tuple(change for change in self._own_changes if change.position < position)
+        before = last_weights(SavedOrder(self.weights_values, self._own_changes))
+        others = {name: weights[name] for name in weights if weights[name] != before[name]}
+        self._add(position, {"weights": others})
 
     def with_weights(self, weights: Weights, position: int) -> Self:
         """Return this mix with other weights from a position on, at which nothing may have been read yet.
 
-        The fingerprint keeps the new weights in addition to the weights that the user's program describes. They
+        The fingerprint keeps the weights that the user's program describes, and `changes` has the new ones. They
         replace all changes of weights at this position or later.
 
         Args:
@@ -127,21 +154,25 @@ class MixPast(VectorSampler):
             ValueError: if a weight is outside its range, or the weights are not for these parts.
         """
         other = self._copied()
-        other._add_change(position, dict(sorted(zip(self._parts, weights_of(weights, list(self._parts))))))
+        other._add_weights(position, dict(sorted(zip(self._parts, weights_of(weights, list(self._parts))))))
         other._begins_as = self._drawn
         return other
 
-    def as_it_was(self, saved: Mapping[str, Any], length: int) -> Self:
+    def as_it_was(self, saved: SavedOrder, length: int) -> Self:
         """Return this mix with the order in which an earlier run drew its parts.
 
         Args:
-            saved: the fingerprint of that run's sampler.
+            saved: the mix of that run.
             length: number of positions of that run.
 
         Raises:
-            CheckpointError: if the fingerprint is damaged.
+            CheckpointError: if `saved` is damaged.
         """
-        other = self._copied()
-        other._take_past(saved)
-        other.__dict__["_ended"] = order_before(saved, MAX_POSITION), length, saved.get("ended", [])
+        other = self.as_in_run(saved)
+        other.__dict__["_ended"] = saved_order(saved), length, list(saved.ended)
         return other
+
+
+def _began(changes: Changes) -> bool:
+    """Return True if changes say with which weights the run began."""
+    return bool(changes) and changes[0].position == 0 and is_whole(changes[0])

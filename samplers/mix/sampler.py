@@ -18,11 +18,12 @@ from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
 from ..changing.sampler import ChangingSampler, living, refuse_balance
+from ..history import part_named
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .ends import ends_of
 from .order import MixOrder
-from .parts import as_order, check_lengths, part_named, parts_by_name
+from .parts import as_order, check_lengths, parts_by_name
 from .past import MixPast
 from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
@@ -165,13 +166,13 @@ class MixSampler(MixPast):
         )
 
     @cached_property
-    def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
-        """The order with ended parts removed, its number of positions, and [part name, position] for each end of a part."""
+    def _ended(self) -> tuple[MixOrder, int, list[tuple[str, int]]]:  # type: ignore[override]
+        """The order with ended parts removed, its number of positions, and (part name, position) for each end of a part."""
         lengths = {
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from or 0)
+        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from)
 
     @property
     def order(self) -> MixOrder:
@@ -190,17 +191,16 @@ class MixSampler(MixPast):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values, including earlier orders if it was changed."""
-        values = {
+        """The values that the user's program describes, as JSON values. `changes` has what differed during the run."""
+        return {
             "kind": "MixSampler",
             "seed": self.seed,
             "when_exhausted": self.when_exhausted,
             **({"max_epochs": self._max_epochs} if self._max_epochs else {}),
             **({} if self.balance is None else {"balance": self.balance.fingerprint}),
-            **self._order_entries,
+            **self.weights_values,
             **{part_named(name): part.fingerprint for name, part in self._parts.items()},
         }
-        return {**values, "ended": self._ended[2]} if self._ended[2] else values
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the records at positions, as keys of a `MixedSource`.
@@ -275,7 +275,7 @@ class MixSampler(MixPast):
         the record is never drawn and the part does not leave.
         """
         position = self.order.position_of(self.order.names.index(name), index)
-        ends = dict(map(tuple, self._ended[2]))
+        ends = dict(self._ended[2])
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:

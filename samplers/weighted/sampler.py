@@ -6,7 +6,6 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError
 from ..balance import Balance
+from ..history import Changes, OrderChange, SavedOrder
 from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .alias import AliasTable
@@ -99,7 +99,7 @@ class WeightedSampler(DrawnRecords):
         wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
         super().__init__(wanted, most, remedy, num_epochs, seed, shard_options, balance)
         self._digest = digest_of(checked)
-        self._changes: tuple[tuple[int, str], ...] = ()
+        self._changes: Changes = ()
         self._table = AliasTable.of(checked) if self.replacement else None
         self._orders = None if self.replacement else Orders(checked, self.seed, self.num_samples)
 
@@ -116,8 +116,7 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, and the changes of weights, if there were any; as JSON values."""
-        changes = {"changes": [list(change) for change in self._changes]} if self._changes else {}
+        """The values that determine the order, as JSON values. `changes` has the weights of earlier positions."""
         return {
             "kind": "WeightedSampler",
             "records": self.num_records,
@@ -127,8 +126,12 @@ class WeightedSampler(DrawnRecords):
             "replacement": self.replacement,
             "seed": self.seed,
             **self._balance_entry,
-            **changes,
         }
+
+    @property
+    def changes(self) -> Changes:
+        """The weights (a digest) with which the run began, and those to which it changed; empty if they never changed."""
+        return self._changes
 
     def record_keys(self, positions: Positions) -> Positions:
         return super().record_keys(positions) if self._orders is None else self._orders.records(positions)
@@ -157,43 +160,38 @@ class WeightedSampler(DrawnRecords):
     @property
     def weights_description(self) -> str:
         """A text for messages: the digest of the weights and, if they were changed, the first position that uses them."""
-        since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
+        since = f", from position {self.changes[-1].position:,} on" if self.changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
         """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
-        for until, digest in self._changes:
-            if position < until:
-                return digest
-        return None
+        used = [change.values["weights"] for change in self.changes if change.position <= position]
+        return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 
-    def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> WeightedSampler:
+    def differs_from(self, saved: SavedOrder) -> str:
+        """Return a text if a run's program described other weights."""
+        return "" if saved.described.get("weights") == self._digest else "weights changed"
+
+    def resumed(self, saved: SavedOrder, position: int, changes: bool) -> WeightedSampler:
         """Return the sampler that resumes a run with other weights.
 
         Args:
-            saved: the fingerprint of that run's sampler.
+            saved: the order of that run.
             position: position from which on nothing has been read.
             changes: True if the weights may differ from that run's.
 
         Raises:
-            CheckpointError: if the fingerprint is damaged.
+            CheckpointError: if `saved` is damaged.
         """
         other = copy.copy(self)
-        other._changes = _changes_of(saved)
-        if changes and position > 0 and saved.get("weights") != self._digest:
-            other._changes = (*other._changes, (position, str(saved.get("weights"))))[-_MOST_CHANGES:]
+        other._changes = saved.changes
+        if not all(isinstance(change.values.get("weights"), str) for change in saved.changes):
+            raise CheckpointError(
+                f"the state is damaged: changes={short_repr([*map(list, saved.changes)])}. Restore another checkpoint."
+            )
+        if changes and position > 0 and self.differs_from(saved):
+            began = OrderChange(0, {"weights": saved.described["weights"]})
+            every = (*(saved.changes or (began,)), OrderChange(position, {"weights": self._digest}))
+            last = every[-_MOST_CHANGES:]
+            other._changes = (last[0]._replace(position=0), *last[1:])
         return other
-
-
-def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Read earlier weights from a sampler's saved fingerprint: pairs of the position until which they were used, and a digest.
-
-    Raises:
-        CheckpointError: if the entry is damaged.
-    """
-    try:
-        return tuple((int(until), str(digest)) for until, digest in saved.get("changes", []))
-    except (TypeError, ValueError):
-        raise CheckpointError(
-            f"the state is damaged: changes={short_repr(saved.get('changes'))}. Restore another checkpoint."
-        ) from None

@@ -105,8 +105,8 @@ def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]
     for path in listed:
         if isinstance(path, FileInstruction) or (not os.path.exists(text_of(path)) and _RANGE.fullmatch(text_of(path))):
             raise ValueError(
-                f"{short_repr(path, TEXT)}: a growing source reads whole files, so a path cannot have a range. "
-                "Pass the path without it, or leave out growing= and generation=."
+                f"{short_repr(path, TEXT)}: a growing source reads whole files, so a path must have no range, and must not be "
+                "a file instruction with skip and take. Pass the path alone, or leave out growing= and generation=."
             )
     return list(map(text_of, listed))
 
@@ -115,8 +115,8 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
         raise ValueError(
-            f"{shorten(instruction)} is not a valid range: it has no step, and counts from 0, the first "
-            "record of the file. Write path[start:end], [start:] or [:end]."
+            f"{shorten(instruction)}: a range must have no step and no negative number. Write path[start:end], [start:] or "
+            "[:end], counted from 0, the first record of the file."
         )
     if stop is not None and start > stop:
         raise ValueError(
@@ -140,7 +140,7 @@ def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
         raise SourceError(
             f"{shorten(part.path)}: the range asks for records {wanted}, but the file has {count} records. "
-            "Pass a smaller range."
+            f"Pass a range, or skip and take, within [0:{count}]."
         )
     return part.path, part.start, stop
 
@@ -275,7 +275,7 @@ def _open(path: str, name: str, options: str) -> Any:
         return reader
     with _foreign(name):
         reader.close()
-    raise SourceError(f"{shorten(name)} is not an ArrayRecord file, or is cut off. Write the file again.")
+    raise _unreadable(name)
 
 
 @contextmanager
@@ -284,9 +284,15 @@ def _foreign(name: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise SourceError(
-            f"{shorten(name)} is not an ArrayRecord file, or is cut off: {shorten(error)}. Write the file again."
-        ) from error
+        raise _unreadable(name, str(error)) from error
+
+
+def _unreadable(name: str, reason: str = "") -> SourceError:
+    because = f" ({shorten(reason)})" if reason else ""
+    return SourceError(
+        f"{shorten(name)} cannot be read{because}. It is not an ArrayRecord file, is cut off, or this process may not read it. "
+        "Pass another file, write it again, or change its permissions."
+    )
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -140,7 +140,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._prepare()
         if not len(self):
             raise NoRecordsError(
-                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one record."
+                f"the files {first_few(self._paths)}, or the ranges of them that were passed, contain no records. Pass a file, "
+                "or a range, with at least one record."
             )
 
     def _prepare(self) -> None:

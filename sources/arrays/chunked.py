@@ -106,7 +106,7 @@ class ChunkedSource:
         for name, dtype, shape in vars(self).get("_layout", ()):
             if name not in arrays or (str(arrays[name].dtype), tuple(map(int, arrays[name].shape))) != (dtype, shape):
                 raise SourceError(
-                    f"{shorten(self._path)} was replaced: {self._kind} {short_repr(name)} is missing, or has another dtype or "
+                    f"{shorten(self._path)} was changed: {self._kind} {short_repr(name)} is missing, or has another dtype or "
                     "shape. Make the source again."
                 )
 
@@ -143,6 +143,8 @@ class ChunkedSource:
                     for place, key in zip(places.tolist(), keys[places].tolist()):
                         row = rows[key - start]
                         found[place] = row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
+        except SourceError:  # the file cannot be opened again
+            raise
         except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise SourceError(
                 f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
@@ -209,8 +211,8 @@ class ChunkedSource:
             return np.fromiter(map(length_of_value, values, range(self._count)), np.int64, self._count)
         except LengthsError:
             raise LengthsError(
-                f"{shorten(self._path)}: rows of {self._kind} {short_repr(name)} have no length. Name an array of "
-                "integers, texts or arrays."
+                f"{shorten(self._path)}: not all rows of {self._kind} {short_repr(name)} have a length. Name an array whose "
+                "rows are whole numbers of at least 0, texts or arrays."
             ) from None
 
     def file_place(self, key: int) -> FilePlace:
@@ -304,10 +306,10 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
     chosen = tuple(arrays) if names is None else names
     unknown = [name for name in chosen if name not in arrays]
     if unknown:
-        raise ValueError(
-            f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. Name some of its arrays: "
-            f"{first_few(arrays, 8)}."
+        remedy = (
+            f"Name some of its arrays: {first_few(arrays, 8)}" if arrays else "Pass another file, as it has no arrays"
         )
+        raise ValueError(f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}.")
     if names == ():
         raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
     if not chosen:
@@ -333,6 +335,6 @@ def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str
     count = next(iter(lengths.values()))
     if not count:
         raise NoRecordsError(
-            f"{shorten(path)}: {first_few(lengths, 8)} has no rows. Write at least one, or name others."
+            f"{shorten(path)}: there are 0 rows in {first_few(lengths, 8)}. Write at least one row, or name other arrays."
         )
     return count

@@ -70,8 +70,8 @@ class HDF5Source(ChunkedSource):
         path, inside = os.fsdecode(opened.file.filename), (opened.name or "").strip("/")
         if not os.path.exists(path):
             raise TypeError(
-                f"{short_repr(opened)} is not in a file, which workers could open. Write it to a file, and pass the file to "
-                "headrace.HDF5Source; or pass the array itself, dataset[:]."
+                f"{short_repr(opened)}: workers must open its file again, but there is no file {short_repr(path)}. Write the "
+                "data to a file and pass headrace.HDF5Source(path), or pass arrays in memory, such as dataset[:]."
             )
         if isinstance(opened, h5py.Dataset):
             return cls(path, inside)
@@ -79,7 +79,7 @@ class HDF5Source(ChunkedSource):
         opened.visititems(lambda name, item: found.append(name) if _has_rows(item, h5py) else None)
         if not found:
             raise NoRecordsError(
-                f"group {short_repr(inside)} of {shorten(path)} has no datasets. Pass a group that has some."
+                f"group {short_repr(inside or '/')} of {shorten(path)} has no datasets. Pass a group that has some."
             )
         return cls(path, [f"{inside}/{name}" if inside else name for name in found])
 
@@ -96,8 +96,8 @@ class HDF5Source(ChunkedSource):
                 self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
             raise SourceError(
-                f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. Check the path, or write the "
-                "file again."
+                f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. Check the path and its "
+                "permissions, or write the file again."
             ) from error
         found: dict[str, Any] = {}
         self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))

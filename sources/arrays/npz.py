@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -60,15 +61,16 @@ class NpzSource(ChunkedSource):
             with zipfile.ZipFile(self._path) as file:
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]
                 found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise SourceError(
-                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Write it with np.savez."
+                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Check its permissions, or write it "
+                "again with np.savez."
             ) from error
         objects = [name for name in self._asked or found if name in found and found[name].dtype.hasobject]
         if objects:
             raise SourceError(
                 f"{shorten(self._path)}: array {short_repr(objects[0])} has Python objects, which can run code when they are "
-                "read. Name the other arrays, arrays=[…]."
+                "read. Name arrays without objects in arrays=, or write this one with a dtype of numbers or texts."
             )
         return found
 

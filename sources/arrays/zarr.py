@@ -65,8 +65,8 @@ class ZarrSource(ChunkedSource):
         root = getattr(opened.store, "root", None)
         if root is None:
             raise TypeError(
-                f"{a_kind_of(opened)} is in {a_kind_of(opened.store)}, which a worker cannot open again. Write it to a "
-                "folder, and pass the folder to headrace.ZarrSource; or pass the array itself, array[:]."
+                f"{a_kind_of(opened)} of Zarr in {a_kind_of(opened.store)} cannot be passed, because workers must open it by a "
+                "path. Pass headrace.ZarrSource with its folder, .zip file or URL; or arrays in memory, such as array[:]."
             )
         return cls(os.path.join(str(root), opened.path))
 
@@ -82,7 +82,8 @@ class ZarrSource(ChunkedSource):
             ) from error
         except (OSError, ValueError, RuntimeError, KeyError) as error:
             raise SourceError(
-                f"{shorten(self._path)} cannot be opened as Zarr: {shorten(error)}. Check the path, or write it again."
+                f"{shorten(self._path)} cannot be opened as Zarr: {shorten(error)}. Check the path and storage_options=, or "
+                "write it again."
             ) from error
         if isinstance(node, zarr.Array):
             return {"": node}

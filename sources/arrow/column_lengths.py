@@ -87,14 +87,18 @@ def _field(column: Any, path: Sequence[str], name: str) -> Any:
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 
+    parent = name.removesuffix("/".join(["", *path]))
     for part in path:
         known = [field.name for field in column.type] if kinds.is_struct(column.type) else []
         if part not in known:
             remedy = (
-                f"Name one of its fields: {first_few(known, 8)}"
+                f"Name one of its fields: {first_few([f'{parent}/{field}' for field in known], 8)}"
                 if known
-                else f"Its type, {shorten(column.type, 80)}, has no fields. Name the column alone"
+                else f"Its type is {shorten(column.type, 80)}. Pass lengths={short_repr(parent)}"
             )
-            raise LengthsError(f"lengths={short_repr(name)}: the column has no field of this name. {remedy}.")
+            raise LengthsError(
+                f"lengths={short_repr(name)}: {short_repr(parent)} has no field {short_repr(part)}. {remedy}."
+            )
+        parent = f"{parent}/{part}"
         column = pc.struct_field(column, [known.index(part)])
     return column

@@ -56,7 +56,7 @@ class HuggingFaceDataSource:
         if not is_hugging_face(dataset):
             raise TypeError(
                 f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}. Pass a "
-                'split, such as load_dataset(…, split="train").'
+                'split, such as load_dataset(…, split="train"), loaded without streaming=True.'
             )
         form = dataset.format["type"]
         if form in _TABLE_FORMATS:
@@ -100,8 +100,8 @@ class HuggingFaceDataSource:
             files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
             raise SourceError(
                 f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it, because the file is damaged: {shorten(error)}. Write "
-                "the file again."
+                f"record that was read with it: {shorten(error)}. The file is damaged, or a value does not fit into Python's "
+                "type. Check the values of this column, or write the file again."
             ) from error
 
     @property

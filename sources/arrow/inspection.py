@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
 from ...errors import SourceError
 from ...files.partitions import types_of, values_in
 from ...files.storage_options import storage_options_of
@@ -55,11 +55,19 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
                 raise encrypted(path)
             footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[:16]
             return ParquetPart(path, stamp, counts, footer), schema
+    except SourceError:
+        raise
     except unreadable() as error:
         if magic.endswith(b"PARE"):
             raise encrypted(path) from error
+        if isinstance(error, OSError) and error.errno:  # without a number, it is about the content
+            raise SourceError(
+                f"{shorten(path)} cannot be read: {shorten(error)}. "
+                f"{remedy_for(error, 'Check the path and its permissions')}."
+            ) from error
         raise SourceError(
-            f"{shorten(path)} is not a Parquet file, or is cut off: {shorten(error)}. Write the file again."
+            f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. Pass a Parquet file, or write "
+            "it again."
         ) from error
 
 
@@ -110,8 +118,8 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     if len(set(names)) < len(names):
         twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
         raise SourceError(
-            f"{shorten(path)}: several columns have the same name, {twice}. Write the file with a different "
-            "name for each column."
+            f"{shorten(path)}: several columns, or fields of one struct, have the same name, {twice}. Write the file with a "
+            "different name for each."
         )
     for field in fields:
         _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
@@ -129,10 +137,15 @@ def checked_schema(schema: Any) -> Any:
     if schema is None:
         return None
     if not isinstance(schema, pa.Schema):
-        raise TypeError(f"schema={a_kind_of(schema)}. Pass a pyarrow.schema, such as pyarrow.schema([('x', 'int64')]).")
-    if not schema.names or len(set(schema.names)) < len(schema.names):
+        raise TypeError(
+            f"schema= is {a_kind_of(schema)}. Pass a pyarrow.schema, such as pyarrow.schema([('x', 'int64')])."
+        )
+    if not schema.names:
+        raise ValueError("schema= has no fields. Pass a schema with at least one field.")
+    twice = sorted({short_repr(name) for name in schema.names if schema.names.count(name) > 1})
+    if twice:
         raise ValueError(
-            f"schema= has the fields {first_few(schema.names, 8)}. Pass a schema with at least one field, and each name once."
+            f"schema= has several fields of the name {first_few(twice)}. Pass a schema with each name once."
         )
     return schema.remove_metadata()
 
@@ -289,7 +302,7 @@ def check_same_records(
         was = shorten(known[0], 80) if known else "missing"
         raise SourceError(
             f"{shorten(other[0].path)}: {short_repr(name)} would become {shorten(kind, 80)}, but it is {was} in "
-            f"{shorten(first[0].path)}, whose records were read before. {_REMEDY}"
+            f"{shorten(first[0].path)}, and records of a growing source must not change. {_REMEDY}"
         )
 
 

@@ -83,7 +83,9 @@ class LanceSource:
         if not self._count:
             table_and_version = f"{shorten(self._uri)}, version {self._version},"
             if filter is None:
-                raise NoRecordsError(f"{table_and_version} has no rows. Pass another version=.")
+                raise NoRecordsError(
+                    f"{table_and_version} has no rows. Pass another version=, or write rows to the table."
+                )
             raise NoRecordsError(
                 f"{table_and_version} has no row for which filter={short_repr(filter)} is true. Pass another filter= or "
                 "version=."
@@ -114,8 +116,10 @@ class LanceSource:
             return []
         try:
             taken = self._open().take(self._numbers(keys).tolist(), columns=list(self._columns))
+        except SourceError:  # the table cannot be opened again
+            raise
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(f"record key {keys[0]} cannot be read", error)
+            self._refuse(f"record key {keys[0]}, or one that was read with it, cannot be read", error)
         return DecodedRows(taken, self._form_of(taken)).rows(list(range(len(keys))))
 
     def _numbers(self, keys: Int64s) -> Int64s:
@@ -130,8 +134,8 @@ class LanceSource:
         if self._process not in (None, os.getpid()):
             raise SourceError(
                 f"{shorten(self._uri)}: this process was forked from a process that had read the table, and Lance "
-                'does not work after a fork. Start the process with multiprocessing\'s "spawn", or make the '
-                "source in it."
+                "does not work after a fork. Use the workers of DataLoader, or start processes with "
+                'multiprocessing.get_context("spawn").'
             )
         with self._lock:
             if self._table is None:
@@ -147,13 +151,14 @@ class LanceSource:
             with_version = "" if version is None else f" with version {short_repr(version)}"
             if "not found" in str(error):
                 raise SourceNotFoundError(
-                    f"{shorten(self._uri)}: there is no Lance table{with_version}. Check the path and version=."
+                    f"{shorten(self._uri)}: there is no Lance table{with_version}: {_plain(error)}. Check the path, version= "
+                    "and storage_options=."
                 ) from error
             self._refuse(f"the Lance table{with_version} cannot be opened", error)
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
         raise SourceError(
-            f"{shorten(self._uri)}: {what}: {_plain(error)}. Check the path, filter= and version=, or "
+            f"{shorten(self._uri)}: {what}: {_plain(error)}. Check the path, filter=, version= and storage_options=, or "
             "write the table again."
         ) from error
 
@@ -161,7 +166,7 @@ class LanceSource:
         try:
             found = table.to_table(columns=[_ROW_NUMBER], filter=condition)
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(f"filter={short_repr(condition)}", error)
+            self._refuse(f"filter={short_repr(condition)} cannot be evaluated", error)
         numbers: Int64s = found[_ROW_NUMBER].to_numpy().astype(np.int64)
         return numbers
 
@@ -203,7 +208,7 @@ class LanceSource:
         try:
             column = table.to_table(columns=[own], filter=self._filter)[own]
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(f"column {short_repr(own)}", error)
+            self._refuse(f"column {short_repr(own)} cannot be read", error)
         return lengths_of_column(column, name, own)
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._columns, storage, grows = columns, storage_options_of(storage_options), growing is not False
         if filesystem is not None and (grows or generation is not None):
             raise ValueError(
-                f"filesystem={short_repr(filesystem)} cannot be used with a growing source. Leave "
+                f"filesystem={short_repr(filesystem)} cannot be combined with growing= or generation=. Leave "
                 "filesystem= out, and pass paths of this machine, or URLs such as s3://…."
             )
         self._schema, has_folders = checked_schema(schema), checked_partitioning(partitioning)

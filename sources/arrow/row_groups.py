@@ -226,10 +226,16 @@ class _TableReader:
                 slices = file.iter_batches(at_once, row_groups=[group], columns=self._asked, use_threads=False)
                 table = pa.Table.from_batches(list(slices))
             except NotImplementedError as error:
-                if at_once == 1 or _TOO_LARGE not in str(error):
+                if _TOO_LARGE not in str(error):
                     raise SourceError(
-                        f"{shorten(self._path)}: row group {group} has a row of more than 2 GiB, which pyarrow cannot "
-                        f"read: {shorten(error)}. Leave its column out with columns=, or write less into one row."
+                        f"{shorten(self._path)}: row group {group} cannot be read: {shorten(error)}. Leave the column out "
+                        "with columns=, or write the file again."
+                    ) from error
+                if at_once == 1:
+                    raise SourceError(
+                        f"{shorten(self._path)}: a row of row group {group} has more than 2 GiB, or 2^31 items, in one column, "
+                        f"which pyarrow cannot read: {shorten(error)}. Leave the column out with columns=, or write less into "
+                        "one row."
                     ) from error
                 at_once = max(1, at_once // 4)
             else:

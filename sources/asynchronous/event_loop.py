@@ -115,9 +115,8 @@ class _Outcome:
 def _own_cancellation() -> SourceError:
     """Return the error to raise if a coroutine raised CancelledError, although its caller did not cancel it."""
     return SourceError(
-        "a coroutine of the source raised CancelledError although its read was not cancelled: a task "
-        "that it awaits was cancelled. Catch CancelledError in the coroutine, and raise another "
-        "error."
+        "a coroutine of the source raised CancelledError although its read was not cancelled, for example because a task "
+        "that it awaits was cancelled. Catch CancelledError in the coroutine, and raise another error."
     )
 
 

@@ -85,7 +85,7 @@ class Windows(OnSource):
         if not self._ends[-1]:
             raise ValueError(
                 f"no episode is as long as a window: the longest of {len(found)} has {found.max()} frames, but "
-                f"length={self.length}. Pass a smaller length=."
+                f"length={self.length}. Pass a smaller length=, or longer episodes."
             )
 
     def __len__(self) -> int:
@@ -180,9 +180,14 @@ class Windows(OnSource):
         window = _map(of, record)
         if not sliced:
             found = sorted({len(leaf) for leaf in _leaves(record) if isinstance(leaf, np.ndarray) and leaf.ndim})
+            if not found:
+                raise LengthsError(
+                    f"record {episode} has no NumPy array whose first axis counts frames, so it cannot be cut into windows. "
+                    "Make the frames of each record an array."
+                )
             raise LengthsError(
-                f"record {episode} has arrays of {short_repr(found)} frames, but its length was given as "
-                f"{length}. Pass the real lengths."
+                f"record {episode} has arrays of {short_repr(found)} frames, but its length should be {length}. Pass lengths= "
+                "with the number of frames of each record."
             )
         return window
 
@@ -273,7 +278,7 @@ def _runs(episodes: Any, frames: int) -> Int64s:
     if counts.max() > 1:
         raise ValueError(
             f"the frames of episode {values[counts > 1][0]} are not next to each other. Sort the records by "
-            "episode, or give each run of frames its own episode."
+            "episode, or give each run of consecutive frames a number of its own in episodes=."
         )
     return np.diff(np.append(starts, frames))
 

@@ -196,7 +196,7 @@ class GrowingFiles(Generic[FoundT]):
                 )
             if not is_reported:
                 _LOGGER.info(
-                    "waiting for the first file of the conversion to %s; if none runs there, begin the same one again",
+                    "waiting for the first file of the conversion to %s; if no conversion runs there, start the same one again",
                     growth.selection.paths[0],
                 )
             is_reported = True
@@ -344,7 +344,7 @@ class GrowingFiles(Generic[FoundT]):
     def _grown(self) -> Growth:
         if self._growth is None:
             raise SourceError(
-                f"{self} cannot look for new records, because it was made without growing=. Pass "
-                "growing=True when you make the source."
+                f"{shorten(self)} has no generations and cannot look for new records, because it was made without growing=. "
+                "Pass growing=True when you make the source."
             )
         return self._growth

@@ -113,12 +113,14 @@ class Growth:
         if number >= len(self._generations):
             self.refresh()
         if not 0 <= number < len(self._generations):
-            known_generations = (
-                f"there are only generations 0 to {self.newest}" if self._generations else "there is no generation yet"
-            )
+            if not self._generations:
+                raise SourceError(
+                    f"generation={number}: no generation is recorded in {shorten(self._log.folder)}. Pass growing=True in "
+                    "place of generation= to record the first one, or restore this folder if it was removed."
+                )
             raise SourceError(
-                f"generation={number}: {known_generations} in {shorten(self._log.folder)}. Pass one of these, or leave "
-                "generation= out."
+                f"generation={number}: the last generation that is recorded in {shorten(self._log.folder)} is {self.newest}. "
+                "Pass a number up to this one, leave generation= out, or restore files that were removed from this folder."
             )
 
     @property
@@ -225,9 +227,8 @@ class Growth:
         )
         return SourceError(
             f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and "
-            "files of a generation must not change. Restore the file, and write new data under new "
-            f"names. Or remove {shorten(self._log.folder)}, which begins a new history: then older "
-            "checkpoints cannot be restored."
+            "files of a generation must not change. Restore the file and its path, and write new data under new "
+            f"names. Or remove {shorten(self._log.folder)}, and begin anew, without older checkpoints."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:

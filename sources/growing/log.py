@@ -14,7 +14,7 @@ import os
 import secrets
 from contextlib import suppress
 
-from ...common.messages import shorten
+from ...common.messages import remedy_for, shorten
 from ...errors import SourceError
 from ...files.whole_files import sync
 from .generation import Generation
@@ -56,8 +56,8 @@ class GenerationLog:
             reason = getattr(error, "strerror", None) or shorten(error)  # without the path
             raise SourceError(
                 f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. "
-                "Restore this file. Or remove its folder, which begins a new history: then older "
-                "checkpoints cannot be restored."
+                "Restore this file and its permissions, or use the release of headrace that wrote it. Or remove its folder: "
+                "then all files count as new, and older checkpoints cannot be restored."
             ) from error
 
     def add(self, generation: Generation) -> None:
@@ -74,7 +74,8 @@ class GenerationLog:
         except OSError as error:
             raise SourceError(
                 f"{shorten(self.folder)}: the list of the files of generation {generation.number} cannot be written: "
-                f"{shorten(error)}. Make the folder writable, or pass the path of another folder as growing=."
+                f"{shorten(error)}. {remedy_for(error, 'Make the folder writable')}, or pass the path of another folder as "
+                "growing=."
             ) from error
 
     def _path(self, number: int) -> str:

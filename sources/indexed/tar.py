@@ -177,10 +177,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         own = arrays["extensions"] == (index.words.index(name) if name in index.words else -1)
         there = np.add.reduceat(own, arrays["firsts"][:-1], dtype=np.int64)
         if not there.all():
-            record, members = first + int(np.argmin(there)), first_few(index.words)
+            record, members = first + int(np.argmin(there)), first_few(index.words, 8)
             raise LengthsError(
-                f"record {record} has no member {short_repr(name)}. Name a member that all samples "
-                f"have. This file has {members}."
+                f"record {record} has no member with the extension {short_repr(name)}. Name an extension that all samples "
+                f"have. Samples of this file have {members}."
             )
         return np.add.reduceat(np.where(own, arrays["sizes"], 0), arrays["firsts"][:-1], dtype=np.int64)
 

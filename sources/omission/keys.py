@@ -87,7 +87,7 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
     try:
         return np.unique(check_keys(keys, records, whose))
     except TypeError as error:
-        raise TypeError(f"{shorten(error, 300)}. {REMEDY}.") from None
+        raise TypeError(f"{shorten(str(error).partition('. Pass ')[0], 300)}. {REMEDY}.") from None
     except RecordKeyError as error:
         raise RecordKeyError(f"{shorten(error, 300)}.") from None
 

@@ -121,9 +121,8 @@ def _places(source: Any, key: int) -> list[FilePlace]:
         place = facts_of(used.source).file_place(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, but {type(used.source).__name__} has no "
-                "file_place in its facts, so the files of its records are unknown. Pass a list of "
-                "record keys."
+                f"omit= is a function of file and row, but {type(used.source).__name__} does not state in which files its "
+                "records are (file_place of its facts). Pass a list of record keys as omit=."
             )
         places.append(place)
     return places

@@ -152,7 +152,7 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
             f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
-            f"({shorten(error)}). Write the files again."
+            f"({shorten(error)}). Restore this file of the folder, or convert again with the same omit=."
         ) from error
 
 
@@ -188,7 +188,7 @@ class FormerKeys(ByOtherKeys):
                 raise SourceError(
                     f"{type(source).__name__} does not read all files of a folder that headrace.convert(…, omit=…) "
                     "wrote, in the order of its manifest.json. Make it from the folder, or from the manifest's "
-                    "shards in their order."
+                    "shards in their order; or use it without FormerKeys if no records were omitted."
                 )
             former = found[0]
         self.source, self._former = source, former

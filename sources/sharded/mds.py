@@ -113,13 +113,15 @@ class MdsSource:
                 sample = sample_of(data, key - first, shard, decoders)
                 found.append({name: sample[name] for name in self._columns})
             return found
-        except MissingExtraError:
+        except (MissingExtraError, MemoryError):
             raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
             at_key = f" at record key {key}" if key >= 0 else ""
-            raise SourceError(
-                f"{shorten(shard.path)} cannot be read{at_key}: {shorten(error)}. Check the file, or write it again."
-            ) from error
+            remedy = "Check the file and its permissions, or write it again"
+            if isinstance(error, (ImportError, AttributeError)):  # of a pickle
+                remedy = "Make the classes of its pickled objects importable, or name only other columns in columns="
+            reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            raise SourceError(f"{shorten(shard.path)} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
 
     def _data(self, number: int) -> npt.NDArray[np.uint8]:
         """Return the bytes of a shard: mapped, or decompressed."""
@@ -174,8 +176,8 @@ class MdsSource:
             return np.fromiter(map(length_of_value, values, range(len(self))), np.int64, len(self))
         except LengthsError:
             raise LengthsError(
-                f"{shorten(self._folder)}: values of column {short_repr(name)} have no length. Name a column of integers, "
-                "texts, bytes or arrays."
+                f"{shorten(self._folder)}: not all values of column {short_repr(name)} have a length. Name a column of whole "
+                "numbers of at least 0, texts, bytes or arrays."
             ) from None
 
     @property
@@ -243,7 +245,15 @@ def _decompressed(shard: MdsShard, data: npt.NDArray[np.uint8]) -> bytes:
     if shard.compression == "bz2":
         return bz2.decompress(packed)
     if shard.compression == "br":
-        return bytes(optional_library("brotli", "MDS shards that are compressed with Brotli", "mds").decompress(packed))
+        return bytes(
+            optional_library("brotli", "MDS shards that are compressed with Brotli need brotli", "mds").decompress(
+                packed
+            )
+        )
     if shard.compression == "snappy":
-        return bytes(optional_library("snappy", "MDS shards that are compressed with Snappy", "mds").decompress(packed))
+        return bytes(
+            optional_library("snappy", "MDS shards that are compressed with Snappy need snappy", "mds").decompress(
+                packed
+            )
+        )
     raise ValueError(f"the compression {short_repr(shard.compression)} is not one of zstd, gz, bz2, br and snappy")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...common.messages import shorten
 from ...errors import SourceError, SourceNotFoundError
+from ...files.urls import name_of
 from ...formats.index import Index, IndexKind
 from .files import Array, DType, Tokens, integers_of, offsets_path
 
@@ -125,20 +126,19 @@ class Offsets:
         offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{shorten(self._name)}: the file of offsets is empty. Document k is "
-                "tokens[offsets[k]:offsets[k + 1]], so n documents have n + 1 offsets. Write the "
-                "offsets again."
+                f"{shorten(self._name)}: there are no offsets. Document k is tokens[offsets[k]:offsets[k + 1]], so n "
+                "documents have n + 1 offsets. Pass or write all of them."
             )
         place = first_descent(offsets)
         if place is not None:
             raise SourceError(
                 f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than {offsets[place - 1]}, the "
-                "offset before it. Pass offsets in ascending order."
+                "offset before it. Pass or write offsets in ascending order."
             )
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
                 f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are "
-                f"{tokens} tokens. Pass offsets from 0 to {tokens}, counted in tokens, not in bytes."
+                f"{tokens} tokens. Pass or write offsets from 0 to {tokens}, counted in tokens, not in bytes."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
@@ -168,10 +168,11 @@ class OffsetsBeside(NamedTuple):
             with file.copy_of(path) as copy:
                 return tokens, Offsets(integers_of(copy, path), path, whole=True)
         except SourceNotFoundError as error:
+            name = shorten(name_of(path), 80)
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: it is unknown where documents begin, because there is no file "
-                f"{shorten(path)}, which TokenWriter writes. Pass offsets=, end_of_text=, or document_length= for "
-                "documents of equal length."
+                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is missing, which "
+                "TokenWriter and headrace.convert write beside it. Copy it there. For tokens, TokenSource also takes offsets=, "
+                "end_of_text=, begin_of_text= or document_length=."
             ) from error
 
 

@@ -123,7 +123,7 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"the files {first_few(paths)} contain no documents. {self._why_none()}.")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no {self._unit}. {self._why_none()}.")
         self._prepare()
 
     def _numbers(self) -> Int64s:
@@ -281,6 +281,6 @@ def _dtype_of(number: int) -> DType:
 
 def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
     return SourceError(
-        f"{shorten(path)} has tokens of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
-        "files of a source with the same dtype."
+        f"{shorten(path)} has values of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
+        "files of a source with the same dtype, or make one source for each dtype."
     )

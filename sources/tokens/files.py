@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import SourceError
 from ...files.mmap_files import map_readable
 from ...files.opened import OpenFile, open_file
@@ -102,9 +102,15 @@ def _npy_errors(name: str) -> Iterator[None]:
             yield
     except (FileNotFoundError, SourceError):
         raise
+    except OSError as error:
+        raise SourceError(
+            f"{shorten(name)} cannot be read: {shorten(error)}. {remedy_for(error, 'Check the file and its permissions')}."
+        ) from error
+    except MemoryError:
+        raise
     except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
         raise SourceError(
-            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save an array of integers with np.save."
+            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save an array of integers with one axis by np.save."
         ) from error
 
 
@@ -156,18 +162,20 @@ def layout_of(
         return plain
     with _npy_errors(name):
         shape, found, start = _header(head)
-        if found.hasobject or start + shape[0] * found.itemsize > file.size:
+        if found.hasobject or start + (shape[0] if shape else 1) * found.itemsize > file.size:
             raise ValueError("it has Python objects" if found.hasobject else f"it is cut off after {file.size} bytes")
     if len(shape) != 1:
         raise SourceError(
-            f"{shorten(name)} contains an array of shape {shape}, but tokens have one axis. Save "
-            "array.reshape(-1), and pass document_length= if all documents have the same length."
+            f"{shorten(name)} contains an array of shape {shape}, but must have one axis. Save array.reshape(-1). If its rows "
+            "are documents of tokens, also pass their length to TokenSource as document_length=."
         )
     if found.kind not in "iu":
-        raise SourceError(f"{shorten(name)} has values of dtype {found}, but tokens are integers. Save the token IDs.")
+        raise SourceError(
+            f"{shorten(name)} has values of dtype {found}, but must have integers. Save an array of integers."
+        )
     if dtype is not None and dtype != found:
         raise SourceError(
-            f"{shorten(name)} has values of dtype {found}, but dtype={dtype} was passed. Leave dtype= out."
+            f"{shorten(name)} has values of dtype {found}, but dtype={dtype} was passed. Leave dtype= out for .npy files."
         )
     return ArrayLayout(found, shape[0], start)
 
@@ -195,13 +203,14 @@ def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
         raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
     if dtype is None:
         raise SourceError(
-            f"{shorten(name)} is not a .npy file. If it contains bare tokens, pass their dtype=, such as np.uint16."
+            f"{shorten(name)} is not a .npy file. Save an array of integers with np.save; or, for a file of bare tokens, pass "
+            "dtype=, such as np.uint16, to TokenSource."
         )
     if size % dtype.itemsize:
         raise SourceError(
             f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the size "
             f"of {dtype}. The file is cut off, or has another type. Write it again, or pass its type "
-            "as dtype=."
+            "as dtype= of TokenSource."
         )
     return ArrayLayout(dtype, size // dtype.itemsize, 0)
 
@@ -308,5 +317,5 @@ def _mapped(path: str, layout: ArrayLayout, name: str) -> Array:
         return np.ndarray(layout.length, layout.dtype, map_readable(path), layout.start)
     except (OSError, ValueError, TypeError) as error:
         raise SourceError(
-            f"{shorten(name)} cannot be read: {shorten(error)}. Check the file and its permissions."
+            f"{shorten(name)} cannot be mapped into memory: {shorten(error)}. Check the file and its permissions."
         ) from error

@@ -292,7 +292,7 @@ def _read_index(place: str, path: str) -> MegatronIndex:
     whole = _HEADER.size + sequences * 12 + documents * 8
     if len(memory) not in (whole, whole + sequences) or not documents:  # with modes, or without
         raise SourceError(
-            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} "
+            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {max(documents - 1, 0)} "
             f"documents need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, or "
             "still being written. Wait until the file is complete, or write it again."
         )

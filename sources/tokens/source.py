@@ -106,8 +106,8 @@ class TokenSource(TokenDocuments):
         kind = [how, str(raw)] if how else None
         if offsets is not None and (growing is not False or generation is not None):
             raise ValueError(
-                "offsets= belongs to a single file, but growing= is for several. Write the offsets of each file "
-                "to <path>.offsets."
+                "offsets= belongs to a single file, but growing= and generation= are for several files. Write the offsets of "
+                "each file to <path>.offsets, and leave offsets= out."
             )
         self._read_from(paths, _PATTERNS, split, name, storage_options, growing, generation, kind)
 
@@ -115,7 +115,7 @@ class TokenSource(TokenDocuments):
         if isinstance(self._split, OffsetsGiven) and len(paths) > 1:
             raise ValueError(
                 f"offsets= belongs to a single file, but there are {len(paths)} files: {first_few(paths)}. Write "
-                "the offsets of each to <path>.offsets."
+                "the offsets of each file to <path>.offsets, and leave offsets= out."
             )
 
     def _why_none(self) -> str:

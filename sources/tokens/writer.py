@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
 from ...files.whole_files import WholeFile
@@ -90,7 +90,10 @@ class TokenWriter:
             OSError: the file system reports an error. The unfinished files are removed.
         """
         if self._parts is None:
-            raise ClosedError(f"the writer of {shorten(self._path)} was closed. Make a new one, with another path.")
+            raise ClosedError(
+                f"the writer of {shorten(self._path)} was closed, or ended by an error. Make a new TokenWriter, with another "
+                "path if this file exists."
+            )
         values = _fitting(tokens, self._dtype)
         written, offsets = self._parts
         try:
@@ -213,7 +216,7 @@ def _one_axis(tokens: Any) -> Array:
         array = np.empty((), object)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
-            f"a document must be integers with one axis, not {type(tokens).__name__} ({short_repr(tokens)}). "
+            f"a document must be integers with one axis, of at most 64 bits, not {a_kind_of(tokens)} ({short_repr(tokens)}). "
             "Turn text into tokens first (np.frombuffer(text.encode(), np.uint8) for bytes), and write "
             "several documents with extend."
         )

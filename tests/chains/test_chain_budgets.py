@@ -146,7 +146,7 @@ def test_a_chain_takes_lengths_that_were_measured(tmp_path):
     for chain, name in ((dataset, "source"), (dataset[3:].shuffle(seed=1), "source"), (twice, "elements")):
         batches = list(chain.budget_batch(24, pad_to=2, lengths=tmp_path / name, seed=0))
         assert sum(int(batch["lengths"].sum()) for batch in batches) == sum(map(len, chain))
-    with pytest.raises(LengthsError, match="does not exist, or contains the lengths of another source"):
+    with pytest.raises(LengthsError, match="is missing or damaged, or does not contain lengths of this source"):
         dataset.budget_batch(24, lengths=tmp_path / "elements")
-    with pytest.raises(LengthsError, match="does not exist, or contains the lengths of another source"):
+    with pytest.raises(LengthsError, match="is missing or damaged, or does not contain lengths of this source"):
         twice.budget_batch(24, lengths=tmp_path / "source")

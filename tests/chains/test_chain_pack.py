@@ -132,7 +132,7 @@ def test_lengths_may_be_a_function_a_field_or_a_file(tmp_path):
         ([3, 1.5, 1], LengthsError, "record 1 has length 1.5"),
         ([3, -1, 1], LengthsError, "record 1 has length -1"),
         ([[3], [1], [1]], LengthsError, r"shape \(3, 1\)"),
-        (["a", "b", "c"], TypeError, r"numbers\. Pass an"),
+        (["a", "b", "c"], TypeError, r"integers or floats\. Pass an"),
         ({"x": [3, 1, 1], "y": [1]}, PackError, "1 lengths, but leaf"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_compressed_file_that_is_cut_off_at_its_beginning_is_left_out(tmp_path
     made = convert(tmp_path / "in", tmp_path / "out", on_error="skip")
     assert (made.records, made.left_out, read(tmp_path / "out")) == (100, 1, RECORDS)
     (tmp_path / "in" / "a.tfrecord.gz").write_bytes(b"text")
-    with pytest.raises(SourceError, match="is compressed"):
+    with pytest.raises(SourceError, match="is not compressed with gzip although"):
         convert(tmp_path / "in", tmp_path / "two", on_error="skip")
 
 
@@ -168,7 +168,7 @@ def test_values_that_cannot_be_written_are_damaged_records_too(tmp_path):
     """A line that is not valid JSON, and one with another type than the first ones, by file and offset."""
     path = tmp_path / "x.jsonl"
     path.write_text('{"x": 1}\n{"x": \n{"x": "text"}\n{"x": 4}\n{"y": 1}\n')
-    with pytest.raises(SourceError, match="the line at byte 9 is not valid JSON"):
+    with pytest.raises(SourceError, match="the line at byte 9 cannot be read as JSON"):
         convert(path, tmp_path / "out")
     made = convert(path, tmp_path / "lines", on_error="skip")
     assert (made.records, made.left_out) == (4, 1)

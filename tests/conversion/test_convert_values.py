@@ -199,7 +199,9 @@ def test_arrays_of_texts_are_features_as_lists_are(dtype):
 )
 def test_values_that_are_no_features_are_an_error(value):
     """With its name, the value and what to do."""
-    with pytest.raises(ConversionError, match=r"feature 'x'=.* cannot be stored\. Pass .*of these\. Or pass encode="):
+    with pytest.raises(
+        ConversionError, match=r"feature 'x'=.* cannot be stored\. Pass .*of these kinds\. Or pass encode="
+    ):
         as_example({"x": value})
 
 

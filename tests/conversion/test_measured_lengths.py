@@ -152,7 +152,9 @@ def test_lengths_that_are_kept_are_not_measured_again(tmp_path):
     assert headrace.measure_lengths(source, by_two, path)[1] == 2
     assert lengths_of(source, pathlib.Path(path))[1] == 2
     other = headrace.MemorySource([*TEXTS[:-1], "another"])
-    with pytest.raises(LengthsError, match=r"does not exist, or contains the lengths of another source\. Write it"):
+    with pytest.raises(
+        LengthsError, match=r"is missing or damaged, or does not contain lengths of this source\. Write it"
+    ):
         lengths_of(other, path)
     assert headrace.measure_lengths(other, measure, path)[-1] == 7
     assert lengths_of(other, path)[-1] == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import random
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -134,11 +135,28 @@ def test_what_the_cache_cannot_hold_is_an_error(server, options, kind):
     """No cache, or one that is too small: what to change."""
     become(server, kind)
     for budget, text in (
-        (0, r"sends only whole files, .*cache_bytes=0 allows no cache\. Pass"),
+        (0, r"did not send a part of the file\..*cache_bytes=0 allows no cache\. Pass"),
         (9999, "Raise the limit"),
     ):
         with pytest.raises(SourceError, match=text):
             open_file(f"{server.url}/a.bin", {**options, "cache_bytes": budget}).read(0, 9)
+
+
+@pytest.mark.parametrize("kind", ["ignores", "no size", "no size nor version"])
+def test_a_full_disk_is_an_error_of_the_cache(server, options, kind):
+    """The message names the folder of the cache, not the server, which is not asked again."""
+    resource = pytest.importorskip("resource")
+    become(server, kind)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
+    try:
+        with pytest.raises(SourceError, match=r"the cache of remote files .*/cache cannot be used: .*File too large"):
+            open_file(f"{server.url}/a.bin", options).read(0, 9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert open_file(f"{server.url}/a.bin", options).read(0, 9) == DATA[:9]
 
 
 def test_a_file_that_is_missing_or_refused_is_an_error(server, options):

@@ -88,12 +88,12 @@ def test_features_say_what_comes():
 @pytest.mark.parametrize(
     ("features", "text"),
     [
-        ({"label": np.int64, "x": bytes}, r"x\. Its features are box, label, text"),
+        ({"label": np.int64, "x": bytes}, r"x: it has only box, label, text\. Leave"),
         ({"label": bytes}, "'label' contains numbers"),
         ({"text": np.int64}, "'text' contains bytes"),
         ({"text": bytes}, "2 byte strings, not one"),
-        ({"box": np.int64}, "3 numbers, not one"),
-        ({"box": (np.int64, (2, None))}, r"3 numbers, not the shape \(2, -1\)"),
+        ({"box": np.int64}, r"3 numbers, not one\. Pass features={'box': \(np\.int64, \(None,\)\)}"),
+        ({"box": (np.int64, (2, None))}, r"3 numbers, which do not fill the shape \(2, None\)"),
     ],
 )
 def test_features_that_are_otherwise_are_an_error(features, text):
@@ -147,8 +147,31 @@ def test_features_that_mean_nothing_are_refused(features):
 @pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])
 def test_other_bytes_are_an_error(data):
     """Bytes that are no example, and those of one that is cut off."""
-    with pytest.raises(SourceError, match=r"tf\.train\.Example\. Leave features= out"):
+    with pytest.raises(SourceError, match=r"tf\.train\.Example, or are damaged\. Pass .*leave out features="):
         decode_example(data)
+
+
+@pytest.mark.parametrize(
+    ("features", "text", "remedy"),
+    [
+        ({"few": (np.int64, (2,))}, r"\{'few': \(np\.int64, \(None,\)\)\}", {"few": (np.int64, (None,))}),
+        ({"few": (np.int8, (3,))}, r"\{'few': \(np\.int64, \(3,\)\)\}", {"few": (np.int64, (3,))}),
+        ({"few": bytes}, r"\{'few': \(np\.int64, \(None,\)\)\}", {"few": (np.int64, (None,))}),
+        ({"texts": str}, r"\{'texts': \(str, \(None,\)\)\}", {"texts": (str, (None,))}),
+        ({"texts": np.int64}, r"\{'texts': list\}", {"texts": list}),
+        ({"odd": (str, (1,))}, r"\{'odd': \(bytes, \(1,\)\)\}", {"odd": (bytes, (1,))}),
+        ({"none": np.int64}, r"\{'none': \(np\.int64, \(\), default\)\}", {"none": (np.int64, (), 7)}),
+        ({"none": (np.int64, (2,))}, r"\{'none': \(np\.int64, \(2,\), default\)\}", {"none": (np.int64, (2,), 7)}),
+        ({"none": str}, r"\{'none': \(str, \(\), default\)\}", {"none": (str, (), "")}),
+    ],
+)
+def test_the_type_in_the_message_is_one_that_reads_the_feature(features, text, remedy):
+    """Passing it as the message says gives the value."""
+    data = encode_example({"few": [1, 2, 300], "texts": ["a", "b"], "odd": b"\xff"})
+    empty = b"\n\x08\n\x06\n\x04none"  # a feature without a value
+    with pytest.raises(SourceError, match=text):
+        decode_example(data + empty, features)
+    assert decode_example(data + empty, remedy).keys() == remedy.keys()
 
 
 def test_values_that_an_example_cannot_hold_are_refused():

@@ -45,7 +45,7 @@ def test_a_line_that_is_no_json_is_named_or_left_out():
     content = b'{"x": 1}\n{"x": \n\xff\n[3]'
     with pytest.raises(
         SourceError,
-        match=r"x\.jsonl: the line at byte 9 is not valid JSON: Expecting value: line 2 column 1 \(char 7\)\. It begins",
+        match=r"x\.jsonl: the line at byte 9 cannot be read as JSON: Expecting value: line 2 column 1 \(char 7\)\. It begins",
     ):
         list(read_records(io.BytesIO(content), "x.jsonl"))
     told = []

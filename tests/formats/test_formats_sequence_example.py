@@ -182,11 +182,19 @@ def test_sparse_features_are_dense_arrays():
     [
         ({"x": np.int64}, None, r"x is a feature list of the example, not a feature\. Name it in sequences="),
         (None, {"label": np.int64}, r"label is a feature of the example, not a feature list\. Name it in features="),
-        ({"none": np.int64}, None, r"no feature none\. Its features are .*label.*\(dtype, shape, default\)"),
-        (None, {"none": np.int64}, r"no feature list none\. Its feature lists are both, x"),
-        (None, {"x": (np.int64, (2,))}, r"step 1 of feature 'x' contains 1 numbers, .*sequences={'x': \(np.int64, \(1"),
+        ({"none": np.int64}, None, r"no feature none: it has only .*label.*\(dtype, shape, default\)"),
+        (None, {"none": np.int64}, r"no feature list none: it has only both, x"),
+        (
+            None,
+            {"x": (np.int64, (2,))},
+            r"step 1 of feature 'x' contains 1 numbers, .*sequences={'x': \(np.int64, \(None",
+        ),
         (None, {"x": bytes}, r"step 0 of feature 'x' contains numbers \(int64\), not bytes\. .*sequences="),
-        ({"text": (bytes, (3,))}, None, r"contains 2 byte strings, not the shape \(3,\)\. .*\(bytes, \(2,\)\)"),
+        (
+            {"text": (bytes, (3,))},
+            None,
+            r"contains 2 byte strings, which do not fill the shape \(3,\)\. .*\(bytes, \(None,\)\)",
+        ),
         ({"bad": str}, None, r"which is not a text in UTF-8\. Pass features={'bad': bytes}"),
         (
             {"r": RaggedFeature(int, "v", row_lengths="label")},
@@ -202,7 +210,7 @@ def test_sparse_features_are_dense_arrays():
         (
             {"s": SparseFeature(int, "v", "v", 2)},
             None,
-            r"'s': the index \(2,\) is outside the shape \(2,\)\. Pass a larger",
+            r"'s': the index \(2,\) is outside the shape \(2,\)\. Pass at least shape=\(3,\)",
         ),
         ({"s": SparseFeature(int, "v", "v", (2, 2))}, None, r"'s': 'v' has 2 values, but .*\[2\], not .* the 2 axes"),
         ({"s": SparseFeature(int, "same", "v", 9)}, None, r"'s': the index \(5,\) occurs twice"),
@@ -220,7 +228,7 @@ def test_features_that_are_otherwise_are_an_error(features, sequences, text):
 def test_a_name_that_two_have_must_be_named():
     """One dict cannot have both; the remedy works."""
     data = encode_example({"both": 1}, {"both": [2, 3]})
-    with pytest.raises(SourceError, match=r"both is the name of a feature and of a feature list .*Name it in"):
+    with pytest.raises(SourceError, match=r"a feature and a feature list of the same name, both\. Choose"):
         decode_example(data)
     assert decode_example(data, {"both": np.int64}) == {"both": 1}
     assert decode_example(data, sequences={"both": np.int64})["both"].tolist() == [2, 3]
@@ -238,6 +246,8 @@ def test_a_name_that_two_have_must_be_named():
         ({"x": (str, (), b"x")}, None),
         ({"x": SparseFeature(str, "i", "v", 3)}, None),
         ({"x": SparseFeature(np.int8, "i", "v", 3, fill=300)}, None),
+        ({"x": SparseFeature(np.int8, "i", "v", 3, fill=None)}, None),
+        ({"x": SparseFeature(np.int8, "i", "v", (3, -1))}, None),
         ({"x": RaggedFeature(object, "v", row_lengths="n")}, None),
         (None, {"x": RaggedFeature(int, "v", row_lengths="n")}),
         (None, [1]),
@@ -257,6 +267,8 @@ def test_types_that_mean_nothing_are_refused(features, sequences):
         lambda: RaggedFeature(int, "v", row_lengths=3),
         lambda: SparseFeature(int, [], "v", 3),
         lambda: SparseFeature(int, "i", 7, 3),
+        lambda: SparseFeature(int, "i", ["v"], 3),
+        lambda: RaggedFeature(int, ["v"], row_lengths="n"),
     ],
 )
 def test_names_that_are_none_are_refused(make):

@@ -141,7 +141,7 @@ def test_other_weights_come_between_two_global_batches():
     iterator = iter(loader(WEIGHTS, 0, 3, batches=2))
     next(iterator)
     with pytest.raises(
-        CheckpointError, match="weights are others, and the checkpoint was saved inside a global batch of 84 records"
+        CheckpointError, match="weights changed, and the checkpoint was saved inside a global batch of 84 records"
     ):
         iter(loader(new, 0, 3, batches=2)).set_states([iterator.get_state()], strict=False, equal_steps=True)
 

@@ -168,7 +168,7 @@ def test_a_save_that_fails_leaves_the_state_of_before_and_nothing_else(tmp_path)
         former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
         try:
-            with pytest.raises(OSError, match=r"part of a state.*state\.json"):
+            with pytest.raises(OSError, match=r"a part of the state.*state\.json"):
                 file.save(Named(9000))
             file.save(Named(0))
         finally:

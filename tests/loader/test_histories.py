@@ -83,12 +83,12 @@ def test_histories_are_the_same_on_any_number_of_workers(seed, parts, tmp_path):
 
 def _always_joins(answer):
     """Records that are appended join the epoch under way, or the next one, whatever was asked for."""
-    going_on = ChangingSampler.going_on
+    with_records_from = ChangingSampler.with_records_from
 
     def changed(self, saved, position, place=None, joins=False):
-        return going_on(self, saved, position, place, answer)
+        return with_records_from(self, saved, position, place, answer)
 
-    return patch.object(ChangingSampler, "going_on", changed)
+    return patch.object(ChangingSampler, "with_records_from", changed)
 
 
 def _skips_a_record():
@@ -99,10 +99,8 @@ def _skips_a_record():
 
 def _ignores_the_weights():
     """A mix whose weights have changed goes on by the former ones."""
-    going_on = MixSampler.going_on
-    return patch.object(
-        MixSampler, "going_on", lambda self, saved, position, *_: going_on(self, saved, position, False)
-    )
+    resumed = MixSampler.resumed
+    return patch.object(MixSampler, "resumed", lambda self, saved, position, *_: resumed(self, saved, position, False))
 
 
 FAULTS = {

@@ -10,7 +10,7 @@ from support.histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, p
 from support.history_programs import Program
 
 from headrace.loader.plan import lineage
-from headrace.loader.state import changed_mix, changed_records
+from headrace.loader.state import changed_records, changed_weights
 from headrace.loader.state.record_checks import first_unread
 
 
@@ -80,7 +80,7 @@ FAULTS = {
     ),
     "a slower shard draws by the new weights": (
         drawn(6, ("endless mix", "weighted", "mix")),
-        lambda: patch.object(changed_mix, "first_unread", _of_the_slowest),
+        lambda: patch.object(changed_weights, "first_unread", _of_the_slowest),
     ),
 }
 """A history, and what is planted. That growth after a shard ended is seen shows `test_history_faults.py`."""

@@ -627,19 +627,11 @@ def test_a_damaged_former_plan_is_refused():
     changed = iter(batches_of(window=20, max_tokens=256))
     changed.set_state(iterator.get_state(), strict=False)
     state = json.loads(changed.get_state())
-    order = state["identity"]["orders"][0]
-    assert [until for until, _ in order["former"]] == [1]
-    for damage in (
-        3,
-        [3],
-        [[1]],
-        [[0, [[8, 4]]]],
-        [["x", [[8, 4]]]],
-        [[1, [[8]]]],
-        [[1, [[8, 0]]]],
-        [[1, [[9, 1], [8, 1]]]],
-    ):
-        damaged = {**state, "identity": {**state["identity"], "orders": [{**order, "former": damage}]}}
+    last = state["identity"]["orders"][0]["shapes"]
+    assert [[position, *values] for _, position, values in state["history"]["orders"]] == [[0, "shapes"], [1, "shapes"]]
+    assert state["history"]["orders"][1] == [0, 1, {"shapes": last}]
+    for shapes in (3, [3], [[8]], [[8, 0]], [[9, 1], [8, 1]], [["x", 4]]):
+        damaged = {**state, "history": {"orders": [[0, 0, {"shapes": shapes}], [0, 1, {"shapes": last}]]}}
         with pytest.raises(CheckpointError):
             iter(batches_of(window=20, max_tokens=256)).set_state(sealed(damaged))
 

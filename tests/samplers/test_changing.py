@@ -11,9 +11,10 @@ import pytest
 
 from headrace import BlockShuffle, IndexSampler, SequentialSampler, ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError
-from headrace.samplers.changing.history import History, OrderChange
+from headrace.samplers.changing.history import RecordsChange, RecordsHistory
 from headrace.samplers.changing.living import OmittedKeys
 from headrace.samplers.changing.sampler import ChangingSampler
+from headrace.samplers.history import OrderChange, SavedOrder
 
 SHUFFLES = {
     "none": {},
@@ -45,9 +46,9 @@ def _changed(seed, shuffle, num_epochs=None, omits=True, grows=True):
             break
         told.append((position, records, set(omitted), joins))
         sampler = IndexSampler(records, num_epochs=num_epochs, **shuffle)
-        # as a state does: nothing but the fingerprint, and the place
-        made = ChangingSampler(sampler, OmittedKeys(list(omitted)), number + 1).going_on(
-            made.fingerprint, position, made.place(position), joins=joins
+        # as a state does: nothing but its description, its changes and the place
+        made = ChangingSampler(sampler, OmittedKeys(list(omitted)), number + 1).with_records_from(
+            made.saved, position, made.place(position), joins=joins
         )
         made = pickle.loads(pickle.dumps(made))
     return made, told
@@ -128,7 +129,7 @@ def test_omitted_records_never_come_and_the_others_still_come_once(name, seed):
         joins = draw.random() < 0.5
         now = ChangingSampler(IndexSampler(records, **SHUFFLES[name]), OmittedKeys(list(omitted)))
         changes = len(made.changes)
-        made = pickle.loads(pickle.dumps(now.going_on(made.fingerprint, position, made.place(position), joins)))
+        made = pickle.loads(pickle.dumps(now.with_records_from(made.saved, position, made.place(position), joins)))
         if not position and not made.changes:
             ledger = Ledger(records, omitted)
         elif len(made.changes) > changes:
@@ -226,7 +227,7 @@ def test_appended_records_are_shuffled_together_with_the_rest():
 def test_records_that_come_back_come_where_their_place_is_still_ahead():
     """Those whose place in the epoch has passed come in the next one."""
     made = ChangingSampler(IndexSampler(6), OmittedKeys([1, 4]))
-    back = ChangingSampler(IndexSampler(6)).going_on(made.fingerprint, 2, made.place(2))
+    back = ChangingSampler(IndexSampler(6)).with_records_from(made.saved, 2, made.place(2))
     assert [int(key) for key in back.record_keys(np.arange(2, 12))] == [3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
 
 
@@ -243,7 +244,7 @@ def test_an_order_without_changes_has_the_identity_of_the_other_sampler():
     made = ChangingSampler(plain)
     assert made.fingerprint == plain.fingerprint
     assert made.record_keys(np.arange(30)).tolist() == plain.record_keys(np.arange(30)).tolist()
-    grown = ChangingSampler(IndexSampler(9, shuffle=True, seed=1)).going_on(plain.fingerprint, 9)
+    grown = ChangingSampler(IndexSampler(9, shuffle=True, seed=1)).with_records_from(plain.saved, 9)
     assert grown.record_keys(np.arange(14)).tolist() == plain.record_keys(np.arange(14)).tolist()
     assert sorted(grown.record_keys(np.arange(14, 23)).tolist()) == list(range(9))
     assert grown.fingerprint["records"] == 7
@@ -257,12 +258,12 @@ def test_former_omissions_need_only_the_place():
     made = ChangingSampler(IndexSampler(9), OmittedKeys([2]))
     now = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5]))
     with pytest.raises(CheckpointError, match="a digest of the keys"):
-        now.going_on(made.fingerprint, 3)
-    went_on = now.going_on(made.fingerprint, 3, made.place(3))
+        now.with_records_from(made.saved, 3)
+    went_on = now.with_records_from(made.saved, 3, made.place(3))
     assert went_on.record_keys(np.arange(3, 8)).tolist() == [4, 6, 7, 8, 0]
     with pytest.raises(CheckpointError, match="0 on were"):
         went_on.record_keys(np.arange(3))
-    again = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5])).going_on(went_on.fingerprint, 6)
+    again = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5])).with_records_from(went_on.saved, 6)
     assert again.fingerprint == went_on.fingerprint
 
 
@@ -270,14 +271,17 @@ def test_what_cannot_change_is_refused_with_a_remedy():
     """Fewer records, none left, shards with orders of their own, damaged fingerprints."""
     made = ChangingSampler(IndexSampler(9))
     with pytest.raises(CheckpointError, match="has 8 records, but the run has read a source of 9"):
-        ChangingSampler(IndexSampler(8)).going_on(made.fingerprint, 3)
+        ChangingSampler(IndexSampler(8)).with_records_from(made.saved, 3)
     with pytest.raises(EmptyStreamError, match="all 2 records"):
         ChangingSampler(IndexSampler(2), OmittedKeys([0, 1]))
     with pytest.raises(ValueError, match="own"):
         ChangingSampler(IndexSampler(9, ShardOptions(0, 2), algorithm="grain")).record_keys(np.arange(3))
-    for damage in ({"history": 3}, {"history": [[1, 1, 3, False, "", 0]]}, {"records": "x"}, {"omitted": 1}):
+    for damage in ({"records": 3}, {"joins": 1}, {"place": -1}, {"omitted": None}, {"unknown": 1}):
         with pytest.raises(CheckpointError, match="damaged"):
-            made.going_on({**made.fingerprint, **damage}, 3)
+            made.with_records_from(made.saved._replace(changes=(OrderChange(1, damage),)), 3)
+    for damage in ({"records": "x"}, {"omitted": 1}):
+        with pytest.raises(CheckpointError, match="damaged"):
+            made.with_records_from(SavedOrder({**made.fingerprint, **damage}), 3)
 
 
 def test_many_omitted_keys_take_little_memory():
@@ -298,9 +302,9 @@ def test_a_thousand_growths_join_one_epoch(shuffle):
     """Each record comes once in it, its position is found, and the order is pickled."""
     growths = 1200
     places = [growth // 20 for growth in range(1, growths + 1)]
-    changes = tuple(OrderChange(place, place, 101 + n, True, "", 1 + n) for n, place in enumerate(places))
+    changes = tuple(RecordsChange(place, place, 101 + n, True, "", 1 + n) for n, place in enumerate(places))
     order = ChangingSampler(IndexSampler(100 + growths, shuffle=shuffle, seed=1), generation=growths)
-    order = order.with_history(History(100, changes=changes))
+    order = order.with_history(RecordsHistory(100, changes=changes))
     order = pickle.loads(pickle.dumps(order))
     keys = order.record_keys(np.arange(100 + growths))
     assert sorted(keys.tolist()) == [*range(100 + growths)]

@@ -380,31 +380,39 @@ def test_a_mixed_source_is_a_source():
 
 
 def test_a_state_is_plain_json_and_keeps_the_history():
-    """Weights that changed are kept as differences; if parts changed, the former order is kept."""
+    """The program's own weights are the identity. A change of weights keeps what differs, a change of parts the whole mix."""
     first = iter(mixed(when_exhausted="repeat"))
     take(first, 12)
     second = iter(mixed(weights={"web": 0.6, "books": 1, "code": 0.1}, when_exhausted="repeat"))
     second.set_state(first.get_state(), strict=False)
-    order = json.loads(second.get_state())["identity"]["orders"][0]
-    assert order["weights"] == {"books": 1, "code": 0.1, "web": 0.6}
-    assert order["changes"] == [[12, {"books": 1}]]
-    assert order["first"] == [{"books": 0.3, "code": 0.1, "web": 0.6}, False]
+    state = json.loads(second.get_state())
+    assert state["identity"]["orders"][0]["weights"] == {"books": 1, "code": 0.1, "web": 0.6}
+    began = [0, 0, {"ramp": False, "weights": {"books": 0.3, "code": 0.1, "web": 0.6}}]
+    assert state["history"]["orders"] == [began, [0, 12, {"weights": {"books": 1}}]]
     take(second, 5)
     third = iter(mixed({"web": SIZES["web"], "books": SIZES["books"]}, [2, 1], when_exhausted="repeat"))
     third.set_state(second.get_state(), strict=False)
-    order = json.loads(third.get_state())["identity"]["orders"][0]
-    stages = [[0, [0.3, 0.1, 0.6]], [12, [1, 0.1, 0.6]]]
-    assert order["history"] == {"until": 17, "names": ["books", "code", "web"], "stages": stages}
-    assert "changes" not in order
+    last = [0, 17, {"ramp": False, "weights": {"books": 1, "web": 2}}]
+    assert json.loads(third.get_state())["history"]["orders"] == [began, [0, 12, {"weights": {"books": 1}}], last]
 
 
-@pytest.mark.parametrize("damage", [{"until": "x"}, {"until": 12, "names": [1], "stages": []}, 7, {"until": -1}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ramp": False},
+        {"ramp": False, "weights": {"books": "x"}},
+        {"ramp": False, "weights": 7},
+        {"ramp": False, "weights": {"books": 1}, "ended": [["books"]]},
+        {"ramp": False, "weights": {"books": 1}, "ended": [["unknown", 3]]},
+        {"ramp": False, "weights": {"books": 1}, "ended": [["books", 3], ["code", 3], ["web", 3]]},
+    ],
+)
 def test_a_damaged_history_is_told(damage):
-    """A state whose history is none is a CheckpointError."""
+    """A state whose mix cannot have changed as it says is refused."""
     iterator = iter(mixed())
     take(iterator, 12)
     state = json.loads(iterator.get_state())
-    state["identity"]["orders"][0]["history"] = damage
+    state["history"] = {"orders": [[0, 12, damage]]}
     with pytest.raises(CheckpointError):
         iter(mixed()).set_state(sealed(state))
 

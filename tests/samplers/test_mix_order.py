@@ -259,7 +259,7 @@ def test_a_mix_whose_parts_end_makes_each_of_its_stages_once(monkeypatch):
 
 
 def test_a_change_of_weights_makes_one_stage(monkeypatch):
-    """The stages before it are those of the mix that it changes; a mix that is made from the fingerprint draws the same."""
+    """The stages before it are those of the mix that it changes; a mix that is made from what a state says draws the same."""
     made, best_tree = [], stage.best_tree
     monkeypatch.setattr(stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights))
     sampler, weights = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat"), dict.fromkeys("abcd", 1.0)
@@ -268,7 +268,7 @@ def test_a_change_of_weights_makes_one_stage(monkeypatch):
         sampler = sampler.with_weights(weights, 10 * number)
         sampler.record_keys(np.arange(10 * number, 10 * number + 10))
     assert len(made) == 9
-    again = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat").going_on(sampler.fingerprint, 80, False)
+    again = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat").resumed(sampler.saved, 80, False)
     positions = np.arange(200)
     assert again.record_keys(positions).tolist() == sampler.record_keys(positions).tolist()
 

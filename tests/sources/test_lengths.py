@@ -119,9 +119,9 @@ def test_several_arrays_of_a_record_must_be_chosen_from():
         LengthsError, match=r"lengths of 2 arrays of a record: x, y\. Choose one of them, such as lengths='x'"
     ):
         lengths_of([{"x": np.zeros(2), "y": np.zeros(3)}])
-    with pytest.raises(LengthsError, match=r"record 1 has no field 'x', it has y\. Name a field that all records"):
+    with pytest.raises(LengthsError, match=r"record 1 has no field 'x': it has y\. Name a field that all records"):
         lengths_of([{"x": 1}, {"y": 2}], "x")
-    with pytest.raises(LengthsError, match="record 0 has no field 'x', it is an int"):
+    with pytest.raises(LengthsError, match="record 0 has no field 'x': it is an int"):
         length_of_field(3, "x", record=0)
     assert length_of_field({"x": None}, "x", record=0) == 0
 
@@ -131,6 +131,34 @@ def test_no_records_have_no_lengths():
     assert lengths_of(Bare([]), []).shape == (0,)
     assert lengths_of(Bare([]), len).shape == (0,)
     assert costs_of(as_lengths([], 0)).shape == (0,)
+
+
+def test_a_list_of_unequal_lists_has_the_length_of_the_outer_one():
+    """As it does in an array of objects."""
+    assert length_of_field({"ids": [[1, 2], [3]]}, "ids", 0) == 2
+    assert length_of_field({"ids": ([1, 2], [])}, "ids", 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "text"),
+    [
+        ({"a": {"b": 1}}, "a", "the value in record 7 is a dict, which has no length"),
+        ({"a": {"b": 1}}, "a/c", "record 7 has no field 'a/c': its field 'a' has b"),
+        ({"a": 5}, "a/c", "record 7 has no field 'a/c': its field 'a' is an int"),
+        ({}, "a", "record 7 has no field 'a': it has no fields"),
+    ],
+)
+def test_the_message_names_the_field_that_lacks_something(record, name, text):
+    """In nested dicts, it is not the record."""
+    with pytest.raises(LengthsError, match=text):
+        length_of_field(record, name, 7)
+
+
+@pytest.mark.parametrize("given", [[2**70], [[1], [1, 2]], ["3"], [True], None])
+def test_lengths_that_are_no_array_of_numbers_are_refused(given):
+    """Also numbers of more than 64 bits."""
+    with pytest.raises(TypeError, match=r"cannot be read as an array of integers or floats\. Pass an array"):
+        as_lengths(given, 1)
 
 
 def test_costs_are_a_function_of_lengths():
@@ -214,7 +242,7 @@ def test_a_pass_that_is_broken_off_leaves_nothing(tmp_path):
         patched.setattr(headrace.JsonLinesDataSource, "_fields", broken)
         with pytest.raises(KeyboardInterrupt):
             lengths_of(source, "text")
-    with pytest.raises(LengthsError, match="record 0 has no field 'title', it has text, n, in"):
+    with pytest.raises(LengthsError, match="record 0 has no field 'title': it has text, n, in"):
         lengths_of(source, "title")
     assert sorted(tmp_path.iterdir()) == before
     assert len(lengths_of(source, "text")) == len(TEXTS)
@@ -260,10 +288,10 @@ def test_members_of_tar_files_are_measured_by_the_index(tmp_path):
     assert lengths_of(source, "cls").tolist() == [1] * 5
     with pytest.raises(
         LengthsError,
-        match=r"record 3 has no member 'odd'\. Name a member that all samples have\. This file has txt, cls, odd",
+        match=r"record 3 has no member with the extension 'odd'\. Name .* have txt, cls, odd",
     ):
         lengths_of(source, "odd")
-    with pytest.raises(LengthsError, match="record 0 has no member 'png'"):
+    with pytest.raises(LengthsError, match="record 0 has no member with the extension 'png'"):
         lengths_of(source, "png")
 
 
@@ -316,7 +344,9 @@ def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
     with pytest.raises(LengthsError, match="type double, have no length"):
         lengths_of(source, "x")
     for name in ("y", "y/ids", "ids/n", "meta/y"):
-        with pytest.raises(LengthsError, match=rf"lengths='{name}'.* no (column|field) of this name\. (Name|Its)"):
+        with pytest.raises(
+            LengthsError, match=rf"lengths='{name}'.* no (column of this name|field '\w+')\. (Name|Its)"
+        ):
             lengths_of(source, name)
 
 

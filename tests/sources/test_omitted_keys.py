@@ -116,9 +116,7 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
     with pytest.raises(RecordKeyError, match=r"record key 7 is out of range\. The source has 5 records"):
         keys_to_omit(range(5), tmp_path / "keys.npy")
     np.save(tmp_path / "keys.npy", np.array([1.5]))
-    with pytest.raises(
-        TypeError, match=r"must be integers, but are float64\. Pass integers\. Pass an array of record keys"
-    ):
+    with pytest.raises(TypeError, match=r"must be integers, but are float64\. Pass an array of record keys"):
         keys_to_omit(range(5), tmp_path / "keys.npy")
 
 
@@ -135,7 +133,7 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
         (
             [1.5],
             TypeError,
-            r"a record key must be an integer, not float \(1\.5\)\. Pass an integer\. Pass an array of record keys",
+            r"a record key must be an integer, not float \(1\.5\)\. Pass an array of record keys",
         ),
         ([True], TypeError, "must be an integer, not bool"),
         ([[1]], TypeError, "must have one"),
@@ -145,7 +143,7 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
         (
             lambda file, row: True,
             SourceError,
-            r"range has no file_place in its facts, so the files of its records are unknown\. Pass a list of record keys",
+            r"range does not state in which files its records are .*\. Pass a list of record keys",
         ),
     ],
 )

@@ -289,7 +289,7 @@ def test_wrong_schemas_are_errors_when_the_source_is_made(tmp_path):
     """What is no schema, has no fields, names a column twice or is about other files."""
     written(tmp_path / "a.parquet", {"x": [1]})
     for schema, error, text in (
-        ({"x": "int64"}, TypeError, r"schema=a dict\. Pass a pyarrow\.schema"),
+        ({"x": "int64"}, TypeError, r"schema= is a dict\. Pass a pyarrow\.schema"),
         (pa.schema([]), ValueError, "at least one field"),
         (pa.schema([("x", pa.int8()), ("x", pa.int8())]), ValueError, "each name once"),
         (pa.schema({"y": pa.int8()}), ValueError, r"columns 'y', and no file has any of them\. Name .*: x"),

@@ -109,7 +109,7 @@ def test_a_row_that_is_too_large_alone_is_an_error(tmp_path, limited, monkeypatc
     monkeypatch.setattr("test_parquet_odd_files.LIMIT", 0)
     pq.write_table(nested(range(3)), tmp_path / "x.parquet")
     with pytest.raises(
-        SourceError, match=r"x\.parquet: row group 0 has a row of more than 2 GiB.*Leave its column out"
+        SourceError, match=r"x\.parquet: a row of row group 0 has more than 2 GiB.*Leave the column out"
     ) as raised:
         _ = ParquetDataSource(tmp_path)[1]
     assert len(str(raised.value)) < 500

@@ -101,7 +101,7 @@ def test_a_range_may_leave_out_a_bound(files):
 def test_negative_bounds_and_steps_are_refused(files, bounds):
     """What Python's slices have besides is an error that says which ranges there are."""
     with pytest.raises(
-        ValueError, match=rf"b\.array_record{re.escape(bounds)} .*\[start:end\], \[start:\] or \[:end\]"
+        ValueError, match=rf"b\.array_record{re.escape(bounds)}: .*\[start:end\], \[start:\] or \[:end\]"
     ):
         ArrayRecordDataSource(f"{files}/b.array_record{bounds}")
 

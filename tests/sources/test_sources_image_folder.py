@@ -65,7 +65,7 @@ def test_classes_may_be_given(folder):
     """For folders that lack some: labels are those of the whole."""
     source = ImageFolderDataSource(f"{folder}/more", classes=["c", "a", "b"])
     assert told(source) == (("c", "a", "b"), [("more/b/2.jpg", 2), ("more/c/é.jpg", 0)])
-    with pytest.raises(SourceError, match="is of the class 'c', but classes= has only a, b"):
+    with pytest.raises(SourceError, match=r"is of the class 'c', which is not in classes=\('a', 'b'\)"):
         ImageFolderDataSource(folder / "more", classes=["a", "b"])
 
 
@@ -79,7 +79,7 @@ def test_labels_are_part_of_the_fingerprint(folder):
 def test_an_image_without_a_class_is_an_error(folder):
     """It is not left out in silence."""
     (folder / "train/lost.png").write_bytes(b"")
-    with pytest.raises(SourceError, match="beside the folders of the classes"):
+    with pytest.raises(SourceError, match="is not in a folder named after its class"):
         ImageFolderDataSource(folder / "train")
 
 
@@ -193,6 +193,8 @@ def test_what_cannot_be_listed_is_an_error(folder):
 def test_names_come_in_a_list_each_once(folder):
     """A string of one extension was one of each of its letters."""
     for argument in ("classes", "extensions"):
+        with pytest.raises(TypeError, match=f"{argument}=5 is not a list of strings"):
+            ImageFolderDataSource(folder, **{argument: 5})
         with pytest.raises(TypeError, match=f"{argument}='.jpg' is not a list of strings"):
             ImageFolderDataSource(folder, **{argument: ".jpg"})
     with pytest.raises(ValueError, match=r"twice\. Name each"):

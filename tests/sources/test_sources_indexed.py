@@ -324,7 +324,7 @@ def test_a_damaged_record_is_named_by_key_file_and_offset(what, tmp_path):
     """Alone and among others; the others are read."""
     if what == "line":
         path, data = tmp_path / "x.jsonl", b'{"x": 1}\n{"x": ?}\n{"x": 3}\n'
-        make, bad, text = JsonLinesDataSource, data, "the line at byte 9 is not valid JSON"
+        make, bad, text = JsonLinesDataSource, data, "the line at byte 9 cannot be read as JSON"
     elif what == "bytes":
         path, data = tmp_path / "x.tfrecord", framed(b"one") + framed(b"two") + framed(b"three")
         make, bad, text = TFRecordDataSource, data.replace(b"two", b"2wo"), "the record at byte 19 is damaged"

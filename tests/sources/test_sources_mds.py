@@ -214,7 +214,7 @@ def test_an_unknown_encoding_is_an_error_of_ours(tmp_path, encoding):
         shard["column_encodings"][0] = encoding
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"column 'any' has the encoding .*, which is not one of .*Leave it out"
+        SourceError, match=r"column 'any' has the encoding .*, which is not one of .*Name only other columns"
     ) as caught:
         MdsSource(folder)
     assert len(str(caught.value)) < 500

@@ -256,7 +256,7 @@ def test_files_that_do_not_fit_together_or_hold_nothing_are_told(tmp_path):
     with pytest.raises(NoRecordsError, match="no documents"):
         MegatronSource(tmp_path)
     write(tmp_path / "b", [[[1]]])
-    with pytest.raises(SourceError, match="has tokens of dtype uint16"):
+    with pytest.raises(SourceError, match="has values of dtype uint16"):
         MegatronSource(tmp_path)
     for path in ("x.idx", "x.bin"):
         with pytest.raises(TypeError, match=r"MegatronSource\(path\)"):

@@ -359,7 +359,7 @@ def test_files_of_one_source_fit_together(tmp_path):
     ):
         TokenSource(tmp_path, [0, 1])
     write(tmp_path / "d.npy", [[1]], np.int32)
-    with pytest.raises(SourceError, match=r"has tokens of dtype int32, but .*has uint16\. Write all files"):
+    with pytest.raises(SourceError, match=r"has values of dtype int32, but .*has uint16\. Write all files"):
         TokenSource(tmp_path)
 
 
@@ -514,10 +514,10 @@ def test_kept_facts_that_are_damaged_or_of_missing_files_are_not_taken(kept):
     paths = sorted(folder.glob("*.npy"))
     TokenSource(paths)
     np.save(paths[5], np.zeros(3, np.int32))
-    with pytest.raises(SourceError, match="has tokens of dtype int32"):
+    with pytest.raises(SourceError, match="has values of dtype int32"):
         TokenSource(paths)
     os.remove(f"{paths[5]}.offsets")
-    with pytest.raises(SourceError, match="where documents begin"):
+    with pytest.raises(SourceError, match="where its records begin"):
         TokenSource(paths)
     os.remove(paths[5])
     with pytest.raises(SourceNotFoundError, match=r"0005\.npy"):
@@ -558,23 +558,23 @@ TOKENS = np.arange(5, dtype=np.uint16)
     ("files", "arguments", "text"),
     [
         ({}, {}, r"no file .*x\.npy"),
-        ({"tokens": TOKENS}, {}, r"where documents begin, because there is no file .*which TokenWriter"),
+        ({"tokens": TOKENS}, {}, r"where its records begin, because .*is missing, which TokenWriter"),
         ({"tokens": TOKENS}, {"offsets": "elsewhere.npy"}, r"no file 'elsewhere\.npy'"),
         ({"tokens": TOKENS, "offsets": np.array([0, 6])}, {}, r"x\.npy\.offsets: the offsets go from 0 to 6, .* 5 tokens"),
         ({"tokens": TOKENS, "offsets": np.array([-1, 5])}, {}, "the offsets go from -1 to 5"),
         ({"tokens": TOKENS, "offsets": np.array([0, 3, 2, 5])}, {}, "offset 2 is 2, less than 3, the offset before it"),
         ({"tokens": TOKENS, "offsets": np.array([0, 4])}, {}, "end at token 4, but there are 5 tokens"),
-        ({"tokens": TOKENS, "offsets": np.array([], int)}, {}, r"offsets is empty\. Document k is"),
+        ({"tokens": TOKENS, "offsets": np.array([], int)}, {}, r"there are no offsets\. Document k is"),
         ({"tokens": TOKENS[:0], "offsets": np.array([0])}, {}, "no documents"),
         ({"tokens": TOKENS, "offsets": np.array([0.0, 5.0])}, {}, r"x\.npy\.offsets has values of dtype float64"),
         ({"tokens": TOKENS}, {"offsets": [0, 6]}, r"x\.npy with offsets=: the offsets go from 0 to 6"),
         ({"tokens": TOKENS}, {"document_length": 6}, r"fewer tokens than document_length=6 \(5 in all\)"),
         ({"tokens": TOKENS}, {"dtype": np.int32}, r"has values of dtype uint16, but dtype=int32 was passed\. Leave dtype= out"),
-        ({"tokens": TOKENS.astype(float)}, {}, "has values of dtype float64, but tokens are integers"),
+        ({"tokens": TOKENS.astype(float)}, {}, "has values of dtype float64, but must have integers"),
         ({"tokens": np.array(["a", 1], object)}, {}, "cannot be read"),
         ({"tokens": np.zeros((2, 3), int)}, {}, r"shape \(2, 3\).*one axis.*reshape\(-1\)"),
         ({"raw": b""}, {}, r"the file is empty \(0 bytes\)"),
-        ({"raw": b"12345678"}, {}, r"\.npy file\. If it contains bare tokens, pass their dtype="),
+        ({"raw": b"12345678"}, {}, r"\.npy file\. Save .*for a file of bare tokens, pass dtype="),
         ({"raw": b"123"}, {"dtype": np.uint16}, "3 bytes, which is not a multiple of 2, the size of uint16"),
         ({"raw": b"\x93NUMPY\x01\x00"}, {}, "cannot be read"),
     ],
@@ -665,10 +665,10 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
     [
         ([1, 65536], ValueError, "token .*does not fit uint16, which holds 0 to .*Pass a dtype= that holds it"),
         (np.array([5, -1]), ValueError, "token -1 does not fit uint16"),
-        ([0.5], TypeError, r"must be integers with one axis, not list \(\[0\.5\]\)"),
+        ([0.5], TypeError, r"must be integers with one axis, of at most 64 bits, not a list \(\[0\.5\]\)"),
         ([True], TypeError, "integers with one axis"),
         ([2**70], TypeError, "integers with one axis"),
-        ("text", TypeError, r"not str \('text'\)\. Turn text into tokens first"),
+        ("text", TypeError, r"not a str \('text'\)\. Turn text into tokens first"),
         (b"text", TypeError, "tokens first"),
         ([[1, 2], [3]], TypeError, "write several documents with extend"),
         (np.zeros((2, 2), int), TypeError, "write several documents with extend"),

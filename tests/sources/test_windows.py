@@ -172,7 +172,7 @@ def test_an_episode_of_another_length_than_was_said_is_named():
     """When it is read."""
     windows = Windows([np.arange(5), np.arange(7)], 4, lengths=[5, 6])
     assert windows[0].tolist() == [0, 1, 2, 3]
-    with pytest.raises(LengthsError, match=r"record 1 has arrays of \[7\] frames, but its length was given as 6"):
+    with pytest.raises(LengthsError, match=r"record 1 has arrays of \[7\] frames, but its length should be 6"):
         windows[1]
 
 

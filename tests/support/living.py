@@ -211,6 +211,5 @@ class History:
     @property
     def changes(self):
         """The number of changes that the last state knows."""
-        sampler = json.loads(self.states[0])["identity"]["orders"][0] if self.states else {}
-        histories = [each.get("history") for each in (sampler, *sampler.values()) if isinstance(each, dict)]
-        return sum(len(each) for each in histories if isinstance(each, list))
+        state = json.loads(self.states[0]) if self.states else {}
+        return len(state.get("history", {}).get("orders", []))

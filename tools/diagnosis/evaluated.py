@@ -16,7 +16,7 @@ from ...chains.map_dataset import MapDataset
 from ...chains.nodes.items import Applied
 from ...chains.nodes.node import Evaluated, Node
 from ...loader.plan.leaf import Leaf
-from ...samplers.index_maps import Indices
+from ...samplers.chain.index_maps import Indices
 from ...sources.mixed.source import MixedSource
 from .facts import PROBE_SECONDS, PROBED, keys_in_order
 from .measured import Measured, WorkPart

@@ -6,7 +6,7 @@ Each stream is a loader or a checkpoint. Nothing is run: descriptions are compar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,7 +20,7 @@ from ...loader.plan.identity import Identity, differences
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.schema import LoaderState
-from ...samplers.mix.identity import PASSING
+from ...samplers.history import SavedOrder
 from ...samplers.protocol import ENDLESS
 from .changed_chains import changed_chains
 from .orders import OrderDifference, first_difference, rows_in_step
@@ -106,7 +106,7 @@ def diff(one: Any, two: Any) -> Difference:
     (500, ['weights'])
     """
     one, two = _Side.of(one), _Side.of(two)
-    records = records_differences([side.identity for side in (one, two)], [one.pipeline, two.pipeline])
+    records = records_differences([(side.identity, side.orders) for side in (one, two)], [one.pipeline, two.pipeline])
     # what follows from records that were appended or left out is told of no source and order
     orders = (_of_source, _of_order) if records is None else () if records else (_of_source,)
     compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
@@ -161,13 +161,27 @@ class _Side:
         return values
 
     @property
+    def orders(self) -> list[SavedOrder]:
+        """The order of each source."""
+        if self.pipeline is not None:
+            return [leaf.sampler.saved for leaf in self.pipeline.leaves]
+        return list(map(self.states[0].order, range(len(self.identity.orders))))
+
+    def order(self, beside: Collection[str]) -> SavedOrder:
+        """Return all that decides the order of the stream as one order, without the values named in `beside`."""
+        described = {name: value for name, value in self.labelled("sampler").items() if name not in beside}
+        orders = self.orders
+        changes = tuple(change for order in orders for change in order.changes)
+        return SavedOrder(described, changes, orders[0].ended if len(orders) == 1 else ())
+
+    @property
     def in_epochs(self) -> bool:
         return "epoch" in self.identity.order
 
     @property
     def deal(self) -> tuple[Any, int, int]:
         """Division of records among shards: the balance by cost (or None), number of shards, size of its blocks (or 0)."""
-        lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
+        lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].history.shards[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
         return self.identity.order.get("balance"), self.shards or 1, size
 
@@ -188,7 +202,7 @@ class _Side:
         else:  # every step has as many records if the position is that of as many
             (first, *_), whole = (
                 self.states,
-                len(self.states[0].lineages) == 1 and not self.states[0].lineages[0].layers,
+                len(self.states[0].history.shards) == 1 and not self.states[0].history.shards[0].layers,
             )
             aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
         return found.position // (prod(self.sizes) * shards) if aligned else None
@@ -253,17 +267,14 @@ def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
-    beside = ("epoch", "balance")
-    told = [
-        {name: value for name, value in side.labelled("sampler").items() if name not in beside} for side in (one, two)
-    ]
-    if told[0] == told[1]:
+    told = [side.order(beside=("epoch", "balance")) for side in (one, two)]
+    if told[0][:2] == told[1][:2]:
         return
-    asked = [{name: value for name, value in each.items() if name not in PASSING} for each in told]
-    words = _differences("order", *asked) or _differences("order", *told)
+    changes = [{"kind": each.described.get("kind"), "changes": [*map(list, each.changes)]} for each in told]
+    words = _differences("order", *(dict(each.described) for each in told)) or _differences("order", *changes)
     pipelines = [side.pipeline for side in (one, two)]
     draws = any(operation.needs_seed for pipeline in pipelines if pipeline for operation in pipeline.operations)
-    if draws and told[0].get("seed") != told[1].get("seed"):
+    if draws and told[0].described.get("seed") != told[1].described.get("seed"):
         yield Reason("seed", first_few(words), 0)
         return
     found = first_difference(told[0], told[1], pipelines)
@@ -312,7 +323,7 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 def _kind(words: Sequence[str]) -> str:
     """Return the kind of a reason ("order", "weights", "epochs" or "seed"), from the texts that describe the difference."""
-    kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
+    kinds = dict.fromkeys(("weights", "ramp", "changes", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
 
@@ -338,7 +349,7 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
     """Yield reasons if shards or batch sizes changed differently in the runs before the two checkpoints."""
-    layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
+    layers = [side.states[0].history.shards[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
         told = " → ".join(_describe_layers(each[same:]) for each in layers)
@@ -379,7 +390,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 def _size_changed(side: _Side, other: _Side) -> int | None:
     """Return the step at which the run of `side` changed from the batch size of `other` to its own; None if it did not."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
-    if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
+    if unit == before or len(side.sizes) != len(other.sizes) or state.history.shards[0].layers or side.in_epochs:
         return None
     steps, rest = divmod(state.cursor.positions[0] - unit * state.step, before - unit)
     return steps if not rest and 0 < steps <= state.step else None

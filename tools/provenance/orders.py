@@ -1,4 +1,4 @@
-"""Find the first position at which two orders differ, from their fingerprints and, if available, their samplers.
+"""Find the first position at which two orders differ, from what checkpoints say about them and, if available, their samplers.
 
 Positions are compared in blocks, from the first position at which the descriptions allow a
 difference.
@@ -6,7 +6,7 @@ difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +18,8 @@ from ...common.messages import first_few
 from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import NoSharding
-from ...samplers.changing.history import HISTORY, OMITTED
+from ...samplers.changing.history import OMITTED
+from ...samplers.history import SavedOrder, of_part, parts_in
 from ...samplers.index import index_order_of
 from ...samplers.mix.ends import saved_length, saved_order
 from ...samplers.mix.order import MixOrder
@@ -97,7 +98,7 @@ class Order:
 
 
 def first_difference(
-    saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
+    saved: SavedOrder, present: SavedOrder, pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
     """Return the first difference of two orders; None if both are mixes that are known to be the same.
 
@@ -105,8 +106,8 @@ def first_difference(
     `position` of the result is None. If nothing can be compared, it is 0.
 
     Args:
-        saved: fingerprint of the samplers of one stream.
-        present: fingerprint of the samplers of the other stream.
+        saved: order of one stream. If streams are joined, its description has all samplers and joins.
+        present: order of the other stream.
         pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
     """
     told = (saved, present)
@@ -154,14 +155,15 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
     return f"weights: {first_few(words, 8)}" if words else ""
 
 
-def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Return the orders of two mixes, from the fingerprints of their samplers.
+def _of_mixes(*told: SavedOrder) -> list[Order | None]:
+    """Return the orders of two mixes.
 
     Returns two Nones if one of them is no mix, or if the own order of a part differs.
     """
-    one, two = told
-    shared = [name for name in one if name.startswith("part ") and name in two]
-    if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
+    if not all(each.is_mix for each in told):
+        return [None, None]
+    one, two = (_parts(each) for each in told)
+    if any(one[name] != two[name] for name in one if name in two):
         return [None, None]
     try:
         return [Order.of_mix(saved_order(each), saved_length(each)) for each in told]
@@ -169,14 +171,21 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
         return [None, None]
 
 
-def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
+def _parts(mix: SavedOrder) -> dict[str, Any]:
+    return {key: (described, of_part(mix.changes, key)) for key, described in parts_in(mix.described).items()}
+
+
+def _of_joins(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two joined streams, from the fingerprints of their samplers.
 
     Returns two Nones if they differ in anything but the proportions of a mix, or if the last join of the pipeline
     is no mix.
     """
-    joins = [each.get("joins") or [{}] for each in told]
-    rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
+    joins = [each.described.get("joins") or [{}] for each in told]
+    rest = [
+        ({**each.described, "joins": [*join[:-1], {**join[-1], "order": None}]}, each.changes)
+        for each, join in zip(told, joins)
+    ]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
         return [None, None]
     return [Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
@@ -190,9 +199,9 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
     return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()), names)
 
 
-def _of_index(told: Mapping[str, Any]) -> Order | None:
+def _of_index(told: SavedOrder) -> Order | None:
     """Return the order of an `IndexSampler` from its fingerprint; None for another sampler, or if its records changed."""
-    order = None if {HISTORY, OMITTED} & told.keys() else index_order_of(told)
+    order = None if told.changes or OMITTED in told.described else index_order_of(told.described)
     return None if order is None else Order.of_sampler(order)
 
 

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import HeadraceError
 from ...loader.plan.identity import Identity
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import NoSharding
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History, OrderChange
-from ...samplers.changing.sampler import lasting
+from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsChange, RecordsHistory, lasting
+from ...samplers.history import SavedOrder, of_part, parts_in
 from .orders import MOST, Order, OrderDifference, compared, first_difference
 
-Told = Mapping[str, Any]
 
-
-def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
+def records_differences(
+    told: Sequence[tuple[Identity, Sequence[SavedOrder]]], pipelines: Sequence[Pipeline | None]
+) -> list[OrderDifference] | None:
     """Compare two orders that differ only in records that were appended or omitted.
 
     Args:
-        told: descriptions (identities) of the two streams, as a checkpoint stores them.
+        told: descriptions (identities) of the two streams, as a checkpoint stores them, and their orders.
         pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
 
     Returns:
         Differences, each with its first position, if that is known, and a description. An empty
         list if the changes make no difference. None if the orders differ in something else, or not at all.
     """
-    (one, two), (rest, other_rest) = zip(*map(_taken_apart, told))
+    (one, two), (rest, other_rest) = zip(*(_taken_apart(*each) for each in told))
     changed = {name: _histories(one[name], two[name]) for name in one if name in two and one[name] != two[name]}
     if one.keys() != two.keys() or rest != other_rest or not changed:
         return None
@@ -36,7 +36,8 @@ def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline |
         return None
     if (histories := changed.get("")) is not None:
         return _of_one_order(said[""], histories, pipelines)
-    found = OrderDifference(0) if told[0].joins else first_difference(told[0].order, told[1].order, pipelines)
+    joins = bool(told[0][0].joins)
+    found = OrderDifference(0) if joins else first_difference(told[0][1][0], told[1][1][0], pipelines)
     words = "; ".join(f"{name}: {each}" for name, each in said.items())
     if found is None or found.told == "":
         return [] if found is None else [OrderDifference(None, words)]
@@ -44,33 +45,38 @@ def records_differences(told: Sequence[Identity], pipelines: Sequence[Pipeline |
     return [OrderDifference(found.position, f"{words}; {at}{found.told}")]
 
 
-def _taken_apart(told: Identity) -> tuple[dict[str, Any], dict[str, Any]]:
+def _taken_apart(told: Identity, orders: Sequence[SavedOrder]) -> tuple[dict[str, SavedOrder], list[Any]]:
     """Split a stream's description into its orders by name, and all other values that decide the order.
 
     There is an order for each part of a mix, or for each joined stream. A single order has the name "".
     """
-    rest: dict[str, Any] = {"joins": told.joins}
-    if len(told.orders) > 1:
-        return {f"stream {number}": order for number, order in enumerate(told.orders)}, rest
-    if told.order.get("kind") == "MixSampler" and not told.joins:
-        parts = {name: value for name, value in told.order.items() if name.startswith("part ")}
-        return parts, {name: value for name, value in told.order.items() if name not in parts}
-    return {"": told.order}, rest
+    if len(orders) > 1:
+        return {f"stream {number}": order for number, order in enumerate(orders)}, [told.joins]
+    (order,) = orders
+    if not order.is_mix or told.joins:
+        return {"": order}, [told.joins]
+    parts = {name: SavedOrder(each, of_part(order.changes, name)) for name, each in parts_in(order.described).items()}
+    rest = {name: value for name, value in order.described.items() if name not in parts}
+    return parts, [told.joins, rest, order.own_changes]
 
 
-def _histories(one: Told, two: Told) -> tuple[History, History] | None:
-    """Return the histories (changes of records) of two orders, from their fingerprints; None if they also differ otherwise."""
-    if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
+def _histories(one: SavedOrder, two: SavedOrder) -> tuple[RecordsHistory, RecordsHistory] | None:
+    """Return the histories (changes of records) of two orders; None if they also differ otherwise."""
+    begins = {OMITTED, GENERATION} & {*one.described, *two.described}
+    if not (begins or one.changes or two.changes) or lasting(one.described) != lasting(two.described):
         return None
-    return History.of({**_records(two), **one}), History.of({**_records(one), **two})
+    first, second = (
+        each._replace(described={**_records(other), **each.described}) for each, other in ((one, two), (two, one))
+    )
+    return RecordsHistory.of(first), RecordsHistory.of(second)
 
 
-def _records(told: Told) -> dict[str, Any]:
-    """Return {"records": number} from a fingerprint; {} if it does not have the number of records."""
-    return {"records": told["records"]} if "records" in told else {}
+def _records(told: SavedOrder) -> dict[str, Any]:
+    """Return {"records": number} for an order; {} if the checkpoint does not have the number of records."""
+    return {RECORDS: told.described[RECORDS]} if RECORDS in told.described else {}
 
 
-def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
+def _first(one: RecordsHistory, two: RecordsHistory) -> tuple[int, RecordsChange, RecordsChange]:
     """Find the first change of records that only one of two orders has.
 
     Returns its position; and for each order, the change that is in effect there.
@@ -82,7 +88,7 @@ def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
     return position, before, after
 
 
-def _words(one: History, two: History) -> str:
+def _words(one: RecordsHistory, two: RecordsHistory) -> str:
     _, before, after = _first(one, two)
     parts = []
     if before.generation != after.generation:
@@ -96,7 +102,7 @@ def _words(one: History, two: History) -> str:
 
 
 def _of_one_order(
-    words: str, histories: tuple[History, History], pipelines: Sequence[Pipeline | None]
+    words: str, histories: tuple[RecordsHistory, RecordsHistory], pipelines: Sequence[Pipeline | None]
 ) -> list[OrderDifference]:
     position, before, after = _first(*histories)
     unknown = [OrderDifference(position, f"{words} from position {position:,} on")]
@@ -116,7 +122,7 @@ def _of_one_order(
     return unknown
 
 
-def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:
+def _order(pipeline: Pipeline | None, history: RecordsHistory, pipelines: Sequence[Pipeline | None]) -> Order | None:
     """Return the order of one of two streams; None if it is unknown.
 
     Args:
@@ -132,9 +138,9 @@ def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipe
     return None if changed is None else Order.of_sampler(changed.with_shard_options(NoSharding()))
 
 
-def _all_of(history: History) -> list[OrderChange]:
+def _all_of(history: RecordsHistory) -> list[RecordsChange]:
     return [history.first(0).last, *history.changes]
 
 
-def _count(change: OrderChange) -> str:
+def _count(change: RecordsChange) -> str:
     return change.omitted.split()[0] if change.omitted else "0"

@@ -26,7 +26,7 @@ from ....loader.plan.pipeline import Pipeline
 from ....operations import FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
 from ....operations.trees import rows_of
-from ....samplers.index_maps import Indices
+from ....samplers.chain.index_maps import Indices
 from ..options import MultiprocessingOptions, as_read_options
 from ..transforms import Batch
 from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, counted, indexed

@@ -13,7 +13,7 @@ from ....chains.nodes.items import Batched, FlatMapped
 from ....chains.nodes.joins import Chosen
 from ....chains.nodes.node import Node
 from ....chains.nodes.reordered import Reordered
-from ....samplers.index_maps import Repeat, Slice
+from ....samplers.chain.index_maps import Repeat, Slice
 from ....samplers.protocol import ENDLESS
 from .orders import Mix
 

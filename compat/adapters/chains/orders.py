@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ....chains.nodes.choices import Choice
+from ....samplers.chain.index_maps import IndexMap, Indices
 from ....samplers.grain_order import shuffled, shuffled_one
-from ....samplers.index_maps import IndexMap, Indices
 from ....samplers.protocol import ENDLESS
 
 WORD = 1 << 32

@@ -73,7 +73,7 @@ def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> 
     cursor = _cursor(tree, of_workers[0])
     step = pipeline.stages[0].outputs(cursor.positions[0]) if pipeline.aligned else 0
     place = (pipeline.shard.shard_index, pipeline.shard.shard_count)
-    return LoaderState(cursor, step, place, pipeline.identity, tuple(leaf.lineage for leaf in pipeline.leaves))
+    return LoaderState(cursor, step, place, pipeline.identity, pipeline.history)
 
 
 def _of_workers(state: Any, tree: Node) -> Sequence[Any]:

@@ -17,7 +17,7 @@ from ....operations import Operation
 from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
-from ....samplers.chain_order import ChainOrder
+from ....samplers.chain.order import ChainOrder
 from ....samplers.own_sampler import as_vector_sampler
 from ....samplers.protocol import ENDLESS
 from ....sources import as_source, fingerprint_of

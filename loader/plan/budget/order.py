@@ -26,6 +26,7 @@ from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....operations.budget.windows import BudgetWindows
 from ....samplers import NoSharding, ShardOptions
+from ....samplers.history import Changes, OrderChange
 from ....samplers.permutation import permute, place_of
 from ....samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .keys import BatchKey, RunStart
@@ -133,9 +134,17 @@ class BudgetOrder(VectorSampler):
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain values that identify the order."""
-        former = [[plan.until, _shape_pairs(plan.windows)] for plan in self.former]
-        values = {"shapes": _shape_pairs(self.windows), "former": former, "epoch": self.epoch}
-        return {**self.identity, **{name: value for name, value in values.items() if value not in (None, [])}}
+        epoch = {} if self.epoch is None else {"epoch": self.epoch}
+        return {**self.identity, "shapes": _shape_pairs(self.windows), **epoch}
+
+    @property
+    def changes(self) -> Changes:
+        """The shapes of all plans, if the plan was changed: each with the number of the first window to which it applies."""
+        if not self.former:
+            return ()
+        begins = [0, *(plan.until for plan in self.former)]
+        shapes = [_shape_pairs(windows) for windows in (*(plan.windows for plan in self.former), self.windows)]
+        return tuple(OrderChange(begin, {"shapes": each}) for begin, each in zip(begins, shapes))
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
         """Return the same order on another shard, for a run from the beginning."""
@@ -278,14 +287,8 @@ class BudgetOrder(VectorSampler):
                 of_shape = np.append(of_shape, np.repeat(empty, missing))
             groups.append(of_shape)
         steps = np.concatenate(groups).reshape(-1, shards)
-        places = np.arange(len(steps), dtype=np.int64)
-        return (
-            steps[permute(places, np.full(len(steps), window), len(steps), self._steps_seed)] if len(steps) else steps
-        )
-
-    @property
-    def _steps_seed(self) -> int:
-        return self.order_seed ^ STEPS_SEED
+        places, seed = np.arange(len(steps), dtype=np.int64), self.order_seed ^ STEPS_SEED
+        return steps[permute(places, np.full(len(steps), window), len(steps), seed)] if len(steps) else steps
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
@@ -366,7 +369,7 @@ class BudgetOrder(VectorSampler):
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
-            result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
+            result[chosen] = permute(places[chosen], windows[chosen], size, self.order_seed ^ STEPS_SEED)
         return result
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
@@ -386,7 +389,7 @@ class BudgetOrder(VectorSampler):
         slot = begin + place_of(slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed)
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
-        step = int(self._before[local]) + place_of(line, window, size, self._steps_seed)
+        step = int(self._before[local]) + place_of(line, window, size, self.order_seed ^ STEPS_SEED)
         return (epoch - (self.epoch or 0)) * self.steps_per_epoch + step, shard, row
 
 

@@ -22,8 +22,8 @@ from ....samplers import NoSharding
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources.facts import facts_of
 from ....sources.lengths import lengths_of
-from ..placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .order import BudgetOrder
+from .placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .source import BudgetSource
 
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ In: keys of batches. Out: batches. The records of all batches of a call are read
 from __future__ import annotations
 
 import dataclasses
-from operator import itemgetter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from ....operations.budget.rows import check_lengths
 from ....operations.budget.shapes import BatchShapes
 from ....operations.budget.windows import BudgetWindows
 from ....operations.protocol import FROM_READERS
+from ....samplers.history import Changes
 from ....samplers.protocol import ENDLESS
 from ....sources.facts import SourceFacts
 from ....sources.provenance import UsedRecord
-from ..placed_records import PlacedRecords
 from .order import BudgetOrder
+from .placed_records import PlacedRecords
 from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]
@@ -103,25 +104,25 @@ class BudgetSource:
         found = [self._input.keys(self._order.plans.places(key)[1]) for key in keys.tolist()]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
-    def with_former(self, order: BudgetOrder, former: Any) -> tuple[BudgetSource, BudgetOrder]:
+    def with_changes(self, order: BudgetOrder, changes: Changes) -> tuple[BudgetSource, BudgetOrder]:
         """Return the source and the order of batches with the earlier plans, which were changed during the run.
 
         Args:
             order: the order of this source's batches, without earlier plans.
-            former: the entry "former" of the fingerprint of an order.
+            changes: the changes of an order, whose last plan is the current one.
 
         Raises:
-            CheckpointError: the entry is damaged.
+            CheckpointError: `changes` is damaged.
         """
-        try:
-            read = [(until, shapes_of(shapes)) for until, shapes in former]
-            if any(type(until) is not int or until < 1 for until, _ in read) or sorted(read, key=itemgetter(0)) != read:
-                raise ValueError
-        except (TypeError, ValueError):
+        begins = [change.position for change in changes]
+        if begins != sorted(begins) or any("shapes" not in change.values for change in changes):
             raise CheckpointError(
-                f"the state is damaged: former={short_repr(former)}. Restore another checkpoint."
-            ) from None
-        plans = tuple(FormerPlan(until, self.windows_of(shapes)) for until, shapes in read)
+                f"the state is damaged: changes={short_repr([*map(list, changes)])}. Restore another checkpoint."
+            )
+        plans = tuple(
+            FormerPlan(after.position, self.windows_of(shapes_of(before.values["shapes"])))
+            for before, after in pairwise(changes)
+        )
         return self.of_order(dataclasses.replace(order, former=plans))
 
     def windows_of(self, shapes: BatchShapes) -> BudgetWindows:

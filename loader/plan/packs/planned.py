@@ -21,8 +21,8 @@ from ....samplers import NoSharding
 from ....samplers.balance import Balance
 from ....samplers.one_epoch import one_epoch_of
 from ....samplers.protocol import VectorSampler
+from ..budget.placed_records import MOST_PLANNED, SampledRecords
 from ..leaf import Leaf
-from ..placed_records import MOST_PLANNED, SampledRecords
 from .order import PackedOrder
 from .source import PackedSource
 

@@ -21,7 +21,7 @@ from ....operations.packing.pieces import end_to_end
 from ....operations.packing.plan import PackPlan
 from ....sources.facts import SourceFacts, facts_of
 from ....sources.provenance import TokenSpan, UsedRecord
-from ..placed_records import SampledRecords
+from ..budget.placed_records import SampledRecords
 
 Ints = NDArray[np.int64]
 

@@ -48,7 +48,7 @@ def test_a_state_without_changes_goes_on_with_a_loader_that_knows_them():
     gone = left[3]
     keys, after = _take(_loader(range(20), [gone], batch=1), state, 7)
     assert [key for (key,) in keys] == [key for key in left if key != gone]
-    assert json.loads(after)["places"] == {"0": [19, 20]}
+    assert json.loads(after)["marks"] == {"0": {"place": [19, 20]}}
 
 
 def test_more_records_may_be_left_out_and_fewer_are_refused():
@@ -72,7 +72,7 @@ def test_other_records_in_the_place_of_the_former_ones_are_refused(tmp_path):
     append(path, 5)
     keys, after = _take(_loader(GrowingKeys(path, 1)), state, 5)
     assert sorted([key for batch in keys for key in batch][2:17]) == list(range(15))
-    assert json.loads(after)["identity"]["orders"][0]["history"] == [[8, 8, 15, False, "", 1]]
+    assert json.loads(after)["history"] == {"orders": [[0, 8, {"records": 15, "generation": 1}]]}
     with pytest.raises(CheckpointError, match="another pipeline"):
         _take(_loader(range(15)), state, 1)
     path.write_text("[9, 15]")
@@ -128,9 +128,10 @@ def test_a_damaged_state_is_refused():
     """Numbers of omitted keys, places, histories."""
     _, state = _take(_loader(range(20), [3]), [], 2)
     values = json.loads(state)
-    for damage in ({"places": {"0": [1]}}, {"places": "x"}, {"places": {"0": [-1, 3]}}, {"places": {"1": [1, 3]}}):
+    marks = ({"0": {"place": [1]}}, "x", {"0": {"place": [-1, 3]}}, {"1": {"place": [1, 3]}}, {"0": {"ended": [[1]]}})
+    for damage in marks:
         with pytest.raises(CheckpointError, match="damaged"):
-            _take(_loader(range(20), [3]), sealed({**values, **damage}), 1)
+            _take(_loader(range(20), [3]), sealed({**values, "marks": damage}), 1)
     sampler = {**values["identity"]["orders"][0], "omitted": "x y"}
     damaged = {**values, "identity": {**values["identity"], "orders": [sampler]}}
     with pytest.raises(CheckpointError, match="damaged"):

@@ -162,10 +162,10 @@ def test_a_state_tells_a_change_and_damage_to_it_is_refused():
     iterator = iter(_loader({"a": 1, "b": 1, "c": 1}))
     iterator.change(weights={"a": 1, "b": 3, "c": 1}, at_step=5)
     state = json.loads(iterator.get_state())
-    assert state["identity"]["orders"][0]["changes"] == [[10, {"b": 3.0}]]
-    for damage in (3, [3], [[1]], [[-1, {}]], [["x", {}]], [[5, {"x": 1.0}]], [[5, {"a": "x"}]], [[5, 3]]):
-        order = {**state["identity"]["orders"][0], "changes": damage}
-        damaged = sealed({**state, "identity": {**state["identity"], "orders": [order]}})
+    assert state["history"]["orders"] == [[0, 10, {"weights": {"b": 3.0}}]]
+    weights = ({}, {"weights": {"x": 1.0}}, {"weights": {"a": "x"}}, {"weights": 3}, {"ramp": True}, {"colour": 1})
+    for damage in (3, [3], [[0, 1]], [[0, -1, {}]], [[0, "x", {}]], *([[0, 5, values]] for values in weights)):
+        damaged = sealed({**state, "history": {"orders": damage}})
         with pytest.raises(CheckpointError, match="damaged"):
             iterator.set_state(damaged)
     next(iterator)

@@ -202,7 +202,13 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"cursor": [[0], [0, 1]]},
         {"cursor": [[0, 0], [0, 0]]},
         {"cursor": [0, 0]},
-        {"lineages": []},
+        {"history": []},
+        {"history": {"colour": 1}},
+        {"history": {"shards": [[0, [], [], False, 0]] * 2}},
+        {"history": {"orders": [[1, 0, {}]]}},
+        {"history": {"orders": [[0, -1, {}]]}},
+        {"history": {"orders": [[0, 0, 3]]}},
+        {"history": {"orders": [[0, 0, {}, 3]]}},
         {"identity": {}},
         {"identity": {"sources": [{}], "orders": []}},
         {"identity": {"sources": 1, "orders": 2, "operations": 3, "sizes": []}},
@@ -210,7 +216,8 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"identity": {"sources": [{}], "orders": [{}], "sizes": [0]}},
         {"identity": {"sources": [{}], "orders": [{}], "joins": [{"kind": "mix", "names": ["a"], "sizes": []}]}},
         {"identity": {"sources": [{}], "orders": [{}], "colour": [1]}},
-        {"places": {"3": [0, 0]}},
+        {"marks": {"3": {"place": [0, 0]}}},
+        {"marks": {"0": {"colour": 1}}},
         {"skipped": [[[3, 2]], []]},
         {"skipped": 3},
         {"cursor": "ab"},
@@ -280,7 +287,9 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
     for name, state in _states_to_damage():
         if name == "grain" and order_shards == 2:
             continue
-        damaged = with_value({"lineages": [[0, [], [], False, 0]], **state}, ("lineages", 0, 4), order_shards)
+        damaged = with_value(
+            {"history": {"shards": [[0, [], [], False, 0]]}, **state}, ("history", "shards", 0, 4), order_shards
+        )
         with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
             _sharded(name, 0, 1).set_state(sealed(damaged))
 

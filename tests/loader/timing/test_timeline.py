@@ -130,6 +130,8 @@ def test_what_was_not_timed_is_said_to_be_so():
 def test_a_place_that_cannot_be_written_is_one_clear_error(place, tmp_path, monkeypatch):
     """It names the file, the reason and the remedy."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputError, match=r"cannot be written: .* Name a file in a folder that you may write to"):
+    with pytest.raises(
+        OutputError, match=r"cannot be written: .* Name a file in an existing folder that you may write to"
+    ):
         headrace.write_perfetto(_drained(0), place)
     assert list(tmp_path.iterdir()) == []

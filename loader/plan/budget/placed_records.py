@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operations.protocol import Context, Operation
-from ...samplers.protocol import VectorSampler
-from ...sources import DataSource, fingerprint_of, reader_of
-from ...sources.facts import facts_of, used_records
-from ...sources.provenance import UsedRecord
+from ....operations.protocol import Context, Operation
+from ....samplers.protocol import VectorSampler
+from ....sources import DataSource, fingerprint_of, reader_of
+from ....sources.facts import facts_of, used_records
+from ....sources.provenance import UsedRecord
 
 Ints = NDArray[np.int64]
 

@@ -6,26 +6,23 @@ In: positions of the global order. Out: record keys.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.identity.values import digest
-from .balance import Balance
-from .index import IndexSampler
+from ...common.identity.values import digest
+from ..balance import Balance
+from ..index import IndexSampler
+from ..permutation import MAX_SIZE, unpermute
+from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
-from .permutation import unpermute
-from .protocol import ENDLESS, OrderFacts, VectorSampler
-from .sharding import NoSharding, ShardOptions
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
-
-_WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shuffle": Shuffle}
-"""Index maps that keep all records of each epoch, by the names that fingerprints use."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,18 @@ class ChainOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal values."""
+        """The values that determine the order, as JSON values; those of an equal `IndexSampler` if there is one.
+
+        So records can be appended to the chain between two runs, for which it becomes such a sampler.
+        """
+        if (by_epochs := self.by_epochs()) is not None:
+            return by_epochs.fingerprint
         maps = [each.parameters for each in self.maps]
         selections = [selection for each in self.maps for selection in each.selections]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
         if self.balance is not None:
             later["balance"] = self.balance.fingerprint
-        return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
+        return {"kind": "ChainOrder", "length": self.length, "maps": maps, "records": self.epoch_length, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record keys `int64[n]` at global positions `int64[n]`."""
@@ -91,7 +93,7 @@ class ChainOrder(VectorSampler):
         Unlike this sampler, an `IndexSampler` can be given another number of records. It has the same
         order only if the maps are at most one `repeat()` over at most one `shuffle()` of all records,
         and both give each epoch another order. The result is also None if the order has a balance, or
-        if the number of records is unknown or 0.
+        if the number of records is unknown, 0 or too large.
         """
         epochs: int | None = 1
         seed: int | None = None
@@ -100,35 +102,9 @@ class ChainOrder(VectorSampler):
             epochs, maps = top.epochs, maps[1:]
         if maps and isinstance(top := maps[0], Shuffle) and top.reseeds and top.length == self.records:
             seed, maps = top.seed, maps[1:]
-        if maps or not self.records or self.balance is not None:
+        if maps or not self.records or self.records > MAX_SIZE or self.balance is not None:
             return None
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
-
-    @classmethod
-    def describe_by_epochs(cls, saved: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Convert a saved fingerprint to the fingerprint of the `IndexSampler` that `by_epochs()` returns.
-
-        Return None if `by_epochs()` would return None, or if the fingerprint is not valid.
-
-        Args:
-            saved: the fingerprint of a `ChainOrder`.
-
-        >>> four_elements_three_times = {"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]}
-        >>> ChainOrder.describe_by_epochs(four_elements_three_times)["epochs"]
-        3
-        """
-        try:
-            maps = [_WHOLE_EPOCHS[name](*values) for name, *values in saved["maps"]]
-            records = next((each.length if isinstance(each, Shuffle) else each.below for each in maps), saved["length"])
-            order = cls(maps, saved["length"], records, records)
-            sampler = (
-                order.by_epochs()
-                if order.fingerprint == {name: saved.get(name) for name in order.fingerprint}
-                else None
-            )
-        except (TypeError, ValueError, LookupError):
-            return None
-        return None if sampler is None or saved.keys() & {"balance", "selections"} else sampler.fingerprint
 
     joining: ClassVar[bool] = False
 

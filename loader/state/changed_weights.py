@@ -1,7 +1,8 @@
-"""Resume a mix whose weights or parts (datasets) differ from the mix of the earlier run.
+"""Resume an order whose weights, or whose parts (the datasets of a mix), differ from those of the earlier run.
 
 In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to the position
-where it stopped, and the new mix from there on. Pipelines and states without such a change are returned unchanged.
+where it stopped, and the new weights and parts from there on. Pipelines and states without such a change are returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -9,29 +10,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ...errors import CheckpointError
-from ...samplers import ShardOptions, WeightedSampler
-from ...samplers.changing.sampler import lasting as lasting_order
-from ...samplers.mix.identity import PASSING, shares
-from ...samplers.mix.parts import part_named
-from ...samplers.mix.sampler import MixSampler
+from ...samplers import ShardOptions
+from ...samplers.changing.history import lasting
+from ...samplers.history import SavedOrder, part_named
+from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, those_within
-from ..plan.identity import Identity, Values
+from ..plan.identity import Identity
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .leftover import Run, check_sizes, read_to_end, set_apart, split_leftover
-from .record_checks import (
-    check_all_shards,
-    check_nothing_owed,
-    first_unread,
-    former_length,
-    length_of,
-    retold,
-)
+from .record_checks import check_all_shards, check_nothing_owed, first_unread, former_length, length_of, retold
 from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000
@@ -41,15 +34,15 @@ If a later position needs a removed part, reading it fails.
 """
 
 
-def migrate_mix(
+def migrate_weights(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to a mix whose weights or parts (datasets) have changed since the states were saved.
+    """Adapt a pipeline and states to weights, or parts (datasets) of a mix, that have changed since the states were saved.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: states of all shards of one run, or of one shard. If the mix has changed, all shards' states are needed.
-        strict: if True, the mix is not adapted. A later comparison of identities then raises if it has changed.
+        states: states of all shards of one run, or of one shard. If something has changed, all shards' states are needed.
+        strict: if True, nothing is adapted. A later comparison of identities then raises if something has changed.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
             rows, to find the end of the window.
 
@@ -57,7 +50,7 @@ def migrate_mix(
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: the current mix ends before the place that the run has reached; a batch or
+        CheckpointError: the current order ends before the place that the run has reached; a batch or
             window that was partly delivered has another size now; states of some shards are missing; or a partly
             delivered window would be made of other records.
     """
@@ -71,103 +64,88 @@ def migrate_mix(
             return split_leftover(loaders, state, run, mix)
 
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
-    sampler: Any = pipeline.leaves[0].sampler
-    saved = states[0].identity.order if states else {}
-    if len(pipeline.leaves) > 1 or not _is_of_kind(saved, sampler):
+    leaf = pipeline.leaves[0]
+    saved = states[0].order() if states else SavedOrder({})
+    if len(pipeline.leaves) > 1 or saved.described.get("kind") != leaf.sampler.fingerprint.get("kind"):
         return pipeline, states
-    if isinstance(sampler, WeightedSampler):
-        return _with_weights(pipeline, sampler, states, strict)
-    if not sampler.facts.parts:
-        return pipeline, states
-    changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
-    if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
-        check_all_shards(states, "weights or parts of the mix changed")
-        if pipeline.leaf.growth is not None and any(map(is_within, states)):
-            raise CheckpointError(
-                "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
-                "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
-                'growth="hand".'
-            )
-        _check_dealt(states, "the mix is another one")
-        length = former_length(states, saved, sampler)
-        former = sampler.as_it_was(saved, length)
-        states = set_apart(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former)), states, length, run)
-        position = min(first_unread(pipeline, states), length)
-        changed = sampler.going_on(saved, position, True)
-        if name := _replaced_part(sampler, saved):
-            check_nothing_owed(states, position, length, f"{name} of the mix has another order")
-    leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
-    known = states[0].identity
-    identity = known if strict else known.with_order(0, changed.fingerprint)
-    return pipeline.with_leaf(leaf), retold(states, known, identity)
+    changed = leaf.sampler.resumed(saved, 0, False)
+    if not strict:
+        if change := leaf.sampler.differs_from(saved):
+            states, position = _set_apart(pipeline, states, saved, change, run)
+            changed = leaf.sampler.resumed(saved, position, True)
+        _check_length(states, changed)
+        states = retold(states, saved, changed.saved)
+    if changed is not leaf.sampler:
+        pipeline = pipeline.with_leaf(dataclasses.replace(leaf, sampler=changed))
+    return pipeline, states
 
 
-def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Return the text "part 'name'" for the first part whose own order differs from the saved mix of the earlier run.
-
-    Return "" if the order of no part differs.
-    """
-    for name, part in mix.parts.items():
-        told, now = saved.get(part_named(name)), part.fingerprint
-        if told is not None and lasting_order(told) != lasting_order(now):
-            return part_named(name)
-    return ""
-
-
-def _with_weights(
-    pipeline: Pipeline, sampler: WeightedSampler, states: Sequence[LoaderState], strict: bool
-) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to changed weights of a `WeightedSampler`.
-
-    The order of the returned pipeline stores only a digest of the earlier weights.
+def _set_apart(
+    pipeline: Pipeline, states: Sequence[LoaderState], saved: SavedOrder, change: str, run: Run
+) -> tuple[Sequence[LoaderState], int]:
+    """Return states that can continue with other weights or parts, and the position from which on these are used.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        sampler: its sampler.
         states: states of one run.
-        strict: if True, the weights are not adapted. A later comparison raises if they have changed.
+        saved: the order of the run.
+        change: text about the change, for messages.
+        run: function that runs a pipeline (see `Run`).
 
     Raises:
-        CheckpointError: the weights have changed, and a state was saved between the elements made of one record, or
-            inside a window, or inside a global batch that was divided among shards by cost; states of some shards
-            are missing; a shard must still read records of the earlier order; or a shard has already read more
-            records than the new weights give it.
+        CheckpointError: see `migrate_weights`.
     """
-    known = states[0].identity
-    saved = known.order
-    if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(is_within, states)):
+    leaf, begun = pipeline.leaf, any(map(is_within, states))
+    length = former_length(states, saved, leaf.sampler)
+    former = leaf.sampler.as_it_was(saved, length)
+    if begun and former is None:
         raise CheckpointError(
             "the weights differ from the state, which was saved between two elements of one FlatMap record, "
             "or inside a window of a Pack or window_shuffle: the rest would be made of other records. "
             "Restore with the former weights, or a checkpoint of another step."
         )
-    if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
-        check_all_shards(states, "weights changed")
-        _check_dealt(states, "the weights are others")
-        length = saved.get("length")
-        length = length if isinstance(length, int) else length_of(sampler)
-        check_nothing_owed(states, first_unread(pipeline, states), length, "the weights of records changed")
-    changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
-    identity = known if strict else known.with_order(0, changed.fingerprint)
-    if not strict:
-        _check_epochs(states, sampler, length_of(changed))
-    leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
-    return pipeline.with_leaf(leaf), retold(states, known, identity)
+    check_all_shards(states, change)
+    if begun and leaf.growth is not None:
+        raise CheckpointError(
+            "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
+            "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
+            'growth="hand".'
+        )
+    _check_dealt(states, change)
+    if former is not None:
+        states = set_apart(pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run)
+    position = min(first_unread(pipeline, states), length)
+    if name := "the weights of records" if former is None else _replaced_part(leaf.sampler, saved):
+        check_nothing_owed(states, position, length, f"{name} changed")
+    return states, position
 
 
-def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
-    """Check that no shard has read more positions than its share of the sampler's `total` positions.
+def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
+    """Return the text "the order of part 'name'" for the first part whose own order differs from the mix of the earlier run.
+
+    Return "" if the order of no part differs.
+    """
+    for name, part in mix.parts.items() if mix.facts.parts else ():
+        before = saved.part(name).described
+        if before and lasting(before) != lasting(part.fingerprint):
+            return f"the order of {part_named(name)}"
+    return ""
+
+
+def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
+    """Check that no shard has read more positions than its share of the order.
 
     This can happen without replacement, where more weights of 0 make the epochs shorter.
 
     Raises:
         CheckpointError: a shard has read more.
     """
-    for state in states:
+    total = length_of(order)
+    for state in states if order.weights_description else ():
         (shard, count), reached = state.shard, state.cursor.positions[0]
-        if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
+        if reached > ShardOptions(shard, count).length(state.history.shards[0].length(total)):
             raise CheckpointError(
-                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} "
+                f"the sampler draws {order.epoch_length} records in each of {order.epoch_count} "
                 f"epochs, {total} in all, but shard {shard} of {count} has already read {reached}, in "
                 f"epochs of {state.identity.order.get('samples')}. Pass a larger number as "
                 "num_epochs=. Without replacement, an epoch has at most as many records as there are "
@@ -185,7 +163,7 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
     Raises:
         CheckpointError: a state was saved inside such a batch.
     """
-    lineage, shards = states[0].lineages[0], states[0].shard[1]
+    lineage, shards = states[0].history.shards[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:
         return
     reached = {state.cursor.positions[0] for state in states}
@@ -237,14 +215,14 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
 def _mixes_within(identity: Identity) -> Iterator[Any]:
     """Yield a description of each mix in an identity, except the last mix of the pipeline, which may change."""
     yield from (join["names"] for join in identity.joins[:-1] if join.get("kind") == "mix")
-    own = identity.order.values() if _is_mix(identity.order) and not identity.joins else identity.orders
-    yield from _mixes_in([own, identity.sources])
+    is_mix = SavedOrder(identity.order).is_mix and not identity.joins
+    yield from _mixes_in([identity.order.values() if is_mix else identity.orders, identity.sources])
 
 
 def _mixes_in(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
-        if _is_mix(value):
-            yield shares(value)
+        if SavedOrder(value).is_mix:
+            yield [value.get("weights"), value.get("ramp")]
         if "mixes" in value:
             yield value["mixes"]
         value = value.values()
@@ -268,7 +246,8 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
     Raises:
         CheckpointError: such a part was removed. The message names it.
     """
-    leaf, mix = pipeline.leaves[0], cast(Any, pipeline.leaves[0].sampler)
+    leaf = pipeline.leaves[0]
+    mix: Any = leaf.sampler
     if not mix.facts.parts or not mix.lacks_parts:
         return
     dense, offset = leaf.lineage.dense_from
@@ -278,29 +257,10 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
         former = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))]
         first = rest.cursor.positions[0]
         _check_present(former, first, min(former.total, first + pipeline.stage_on(0).unit))
-        if mix.lacks_parts:
-            read_to_end(loaders, rest, run)
+        read_to_end(loaders, rest, run)
 
 
 def _check_present(leaf: Leaf, first: int, stop: int) -> None:
     sampler: Any = leaf.sampler
     for start in range(first, min(stop, first + MOST_CHECKED), sampler.block_size):
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
-
-
-def _is_of_kind(saved: Values, sampler: Any) -> bool:
-    return bool(saved.get("kind") == type(sampler).__name__)
-
-
-def _is_mix(saved: Values) -> bool:
-    return bool(saved.get("kind") == "MixSampler")
-
-
-def lasting(identity: Identity) -> Identity:
-    """Return an identity without the values that say how the order of a mix changed during the run."""
-    changes = _is_mix(identity.order) and not identity.joins
-    return identity.with_order(0, _as_asked(identity.order)) if changes else identity
-
-
-def _as_asked(mix: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in mix.items() if name not in PASSING}

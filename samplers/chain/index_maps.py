@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.identity.values import digest_of
-from .permutation import permute, permute_one, place_of
-from .protocol import ENDLESS
+from ...common.identity.values import digest_of
+from ..permutation import permute, permute_one, place_of
+from ..protocol import ENDLESS
 
 Indices = NDArray[np.int64]
 

@@ -1,0 +1,156 @@
+"""What happened to the orders of a pipeline since its first run: a checkpoint stores it in one place.
+
+In: changes of orders, and how far the shards of earlier runs had read. Out: JSON, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ...samplers.history import ONLY, Changes, OrderChange
+from .identity import json_text
+from .lineage import ReshardHistory
+
+NO_RUNS = ReshardHistory()
+"""History of a leaf that no run on another number of shards has read."""
+
+ORDERS, SHARDS = "orders", "shards"
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of a run, for each leaf (source with its sampler).
+
+    Attributes:
+        shards: history of earlier runs on other numbers of shards.
+        orders: changes of the order: of weights, parts, omitted records or the number of records.
+    """
+
+    shards: tuple[ReshardHistory, ...] = (NO_RUNS,)
+    orders: tuple[Changes, ...] = ((),)
+
+    @classmethod
+    def of_leaves(cls, leaves: Sequence[Any]) -> History:
+        return cls(tuple(leaf.lineage for leaf in leaves), tuple(leaf.sampler.changes for leaf in leaves))
+
+    def with_leaf(self, number: int, changes: Changes) -> History:
+        """Return this history with other changes of the order of the leaf at index `number`."""
+        return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
+
+    def leaf(self, number: int) -> History:
+        """Return the history of one leaf, as that of a pipeline with this leaf alone."""
+        return History(self.shards[number : number + 1], self.orders[number : number + 1])
+
+    def with_history_of(self, number: int, leaf: History) -> History:
+        """Return this history with the history `leaf` of the leaf at index `number`."""
+        return History(
+            (*self.shards[:number], *leaf.shards, *self.shards[number + 1 :]),
+            (*self.orders[:number], *leaf.orders, *self.orders[number + 1 :]),
+        )
+
+    def by_leaf(self, moved: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> History:
+        """Return this history for other leaves: `moved` takes a value for each leaf, and the value of a new one."""
+        return History(moved(self.shards, NO_RUNS), moved(self.orders, ()))
+
+    @property
+    def changes(self) -> Changes:
+        """The changes of the orders of all leaves."""
+        return tuple(change for changes in self.orders for change in changes)
+
+    @cached_property
+    def json(self) -> str:
+        """The JSON text for a state; "" if nothing has happened."""
+        orders = [
+            [leaf, position, values, *([] if part is None else [part])]
+            for leaf, changes in enumerate(self.orders)
+            for position, values, part in changes
+        ]
+        shards = ",".join(each.json for each in self.shards) if any(each != NO_RUNS for each in self.shards) else ""
+        entries = {ORDERS: json_text(orders) if orders else "", SHARDS: f"[{shards}]" if shards else ""}
+        found = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
+        return f"{{{found}}}" if found else ""
+
+    @classmethod
+    def read(cls, values: Any, leaves: int) -> History:
+        """Read a history from the parsed value of the property `json`.
+
+        Args:
+            values: the value; {} if nothing has happened.
+            leaves: number of leaves of the pipeline.
+
+        Raises:
+            ValueError, TypeError, CheckpointError: it is not a history of this number of leaves.
+        """
+        if not isinstance(values, dict) or not values.keys() <= {ORDERS, SHARDS}:
+            raise TypeError
+        shards = tuple(map(ReshardHistory.from_values, values.get(SHARDS, []))) or (NO_RUNS,) * leaves
+        orders: list[list[OrderChange]] = [[] for _ in range(leaves)]
+        for leaf, *change in values.get(ORDERS, []):
+            if type(leaf) is not int or not 0 <= leaf < leaves:
+                raise ValueError
+            orders[leaf].append(_change(*change))
+        if len(shards) != leaves:
+            raise ValueError
+        return cls(shards, tuple(map(tuple, orders)))
+
+
+NO_HISTORY = History()
+"""History of a pipeline with one leaf (source with its sampler) to which nothing has happened."""
+
+
+def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
+    if not isinstance(values, dict) or not (part is None or isinstance(part, str)):
+        raise TypeError
+    return OrderChange(_count(position), values, part)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+class Mark(NamedTuple):
+    """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
+
+    Attributes:
+        position: if the order omits records, its first unread position, not counting omitted records. No shard has
+            read it or a later one. A run that omits other records can continue there.
+        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
+            name, for the parts that omit records; a single source has the name "" (`ONLY`). Empty if no record is
+            omitted.
+        length: number of positions of all shards together; None for an endless order.
+        ended: for a mix, a pair (part name, position of its end) for each part that ends before the mix does.
+    """
+
+    position: int = 0
+    place: Mapping[str, int] = {}
+    length: int | None = None
+    ended: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of this object as plain JSON values, without empty ones."""
+        place = [self.position, self.place.get(ONLY, self.place), *([] if self.length is None else [self.length])]
+        ended = {"ended": list(map(list, self.ended))} if self.ended else {}
+        return {**({"place": place} if self.place else {}), **ended}
+
+    @classmethod
+    def read(cls, values: Any) -> Mark:
+        """Read a mark from the property `values`.
+
+        Raises:
+            TypeError, ValueError: it is not a mark.
+        """
+        if not isinstance(values, dict) or not values.keys() <= {"place", "ended"}:
+            raise TypeError
+        position, place, *length = values.get("place", [0, {}])
+        if len(length) > 1:
+            raise ValueError
+        parts = place if isinstance(place, dict) else {ONLY: place}
+        ended = tuple((str(name), _count(end)) for name, end in values.get("ended", []))
+        whole = _count(length[0]) if length else None
+        return cls(_count(position), {name: _count(parts[name]) for name in parts}, whole, ended)

@@ -1,0 +1,1 @@
+"""Orders of chains of dataset methods: index maps, applied one after another."""

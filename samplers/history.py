@@ -1,0 +1,105 @@
+"""What a checkpoint says about an order: the order that the program described, and its changes during the run.
+
+An order changes if the weights or parts of a mix, the weights of records, the omitted records or the number of
+records become others at a position. The values are plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..common.messages import short_repr
+
+ONLY = ""
+"""Name of the only source in dicts by part name, if there is no mix."""
+
+Values = dict[str, Any]
+"""Plain JSON values by name. Must not be modified."""
+
+
+def part_named(name: str) -> str:
+    """Return the key under which a fingerprint keeps the part of this name: "part 'name'"."""
+    return f"part {short_repr(name)}"
+
+
+class OrderChange(NamedTuple):
+    """A change of an order: from a position on, some of its values are others.
+
+    Attributes:
+        position: first position with the new values. For a part of a mix, it counts the positions of this part. A
+            change at position 0 says how the run began, if the current program describes something else.
+        values: the new values, by name.
+        part: name of the part of a mix whose own order changes; None if the order itself changes.
+    """
+
+    position: int
+    values: Values
+    part: str | None = None
+
+
+Changes = tuple[OrderChange, ...]
+
+
+class SavedOrder(NamedTuple):
+    """The order of a run, as its checkpoint describes it.
+
+    Attributes:
+        described: fingerprint of the order that the program described.
+        changes: changes of this order during the run. Those of each part are sorted by position.
+        ended: for a mix, a pair [part name, position of its end] for each part that ends before the mix does.
+    """
+
+    described: Values
+    changes: Changes = ()
+    ended: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_mix(self) -> bool:
+        """True if it is the order of a `MixSampler`."""
+        return bool(self.described.get("kind") == "MixSampler")
+
+    @property
+    def own_changes(self) -> Changes:
+        """The changes without those of the parts of a mix."""
+        return tuple(change for change in self.changes if change.part is None)
+
+    def part(self, name: str) -> SavedOrder:
+        """Return what the checkpoint says about the order of the part `name` of a mix; for any other order, return it.
+
+        If the checkpoint says nothing about the part, `described` is empty.
+        """
+        if not self.is_mix:
+            return self
+        key = part_named(name)
+        return SavedOrder(self.described.get(key, {}), of_part(self.changes, key))
+
+    def with_part(self, name: str, part: SavedOrder) -> SavedOrder:
+        """Return this order with another order of the part `name`; for an order that is not a mix, return `part`."""
+        if not self.is_mix:
+            return part
+        others = [change for change in self.changes if change.part != name]
+        own = [change._replace(part=name) for change in part.changes]
+        described = {**self.described, part_named(name): part.described}
+        return self._replace(described=described, changes=by_part([*others, *own]))
+
+
+def parts_in(described: Values) -> dict[str, Values]:
+    """Return the fingerprints of the parts of a mix from the mix's fingerprint, by their keys in it; {} for another order."""
+    return {key: value for key, value in described.items() if isinstance(value, dict) and "kind" in value}
+
+
+def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
+    """Return the changes of one part of a mix, as those of an order without parts.
+
+    Args:
+        changes: changes of the mix.
+        key: the part's key in a fingerprint, from `part_named`.
+    """
+    named = (change for change in changes if change.part is not None and part_named(change.part) == key)
+    return tuple(change._replace(part=None) for change in named)
+
+
+def by_part(changes: Iterable[OrderChange]) -> Changes:
+    """Return changes sorted by part; first those of the order itself. Changes of one part keep their order."""
+    return tuple(sorted(changes, key=lambda change: (change.part is not None, change.part or "")))
