@@ -68,13 +68,17 @@ def _without(some: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str
 
 def threads() -> dict[str, str]:
     """Return the threads that Python has started."""
-    # Python makes a _DummyThread when a thread of a library's own calls Python, and keeps it after that thread has ended.
     gc.disable()  # enumerate holds a lock that a thread needs which a collected iterator ends
     try:
         every = threading.enumerate()
     finally:
         gc.enable()
-    return {str(id(one)): repr(one) for one in every if not isinstance(one, threading._DummyThread)}
+    return {str(id(one)): repr(one) for one in every if not _is_dummy(one)}
+
+
+def _is_dummy(thread: threading.Thread) -> bool:
+    """Return True for the object that Python makes for a thread of another library, and keeps after the thread has ended."""
+    return type(thread).__name__ == "_DummyThread"
 
 
 def processes() -> dict[str, str]:

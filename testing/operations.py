@@ -17,9 +17,9 @@ from .streams import StreamConformance
 class OperationConformance(StreamConformance):
     """Tests of an operation: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that the stream is the same in every run and for any number of workers, that a state of any step and any
-    number of shards continues exactly, that records are not changed in place, and that with `on_error="skip"` and a
-    record that fails, the stream is the same for any number of workers.
+    They check that the stream is the same in every run, for any number of workers and if workers end, that a state of
+    any step and any number of shards continues exactly, that records are not changed in place, and that with
+    `on_error="skip"` and a record that fails, the stream is the same for any number of workers.
 
     Attributes:
         count: number of records.

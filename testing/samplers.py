@@ -18,8 +18,8 @@ class SamplerConformance(StreamConformance):
     """Tests of a sampler: a subclass of it, named `Test…`, is collected by pytest.
 
     They check that a position has the same record whenever and wherever it is asked for, that the stream is the same
-    for any number of workers, that a state of any step and any number of shards continues exactly, and that each record
-    comes once in each epoch.
+    for any number of workers and if workers end, that a state of any step and any number of shards continues exactly,
+    and that each record comes once in each epoch.
 
     Attributes:
         count: number of records.

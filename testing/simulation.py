@@ -22,9 +22,12 @@ from unittest import mock
 from ..errors import WorkerCrashedError
 from ..loader import iterator as iterator_module
 from ..loader.executors import local
+from ..loader.executors.make import make_executor
 from ..loader.executors.pooled import PooledExecutor
-from ..loader.executors.protocol import Executor
-from ..loader.options import ReadOptions
+from ..loader.executors.protocol import Executor, Tuning
+from ..loader.options import ExecutionOptions, ReadOptions
+from ..loader.plan.pipeline import Pipeline
+from ..loader.timing.observer import Observer
 from .comparing import comparable
 from .fake_transport import FakeTransport, Faults, SimulationError
 
@@ -86,11 +89,10 @@ class World:
         self.most_faults = 2
         self.last: FakeTransport | None = None
 
-    def executor(self, original: Any, pipeline: Any, options: Any, observer: Any, tuning: Any = None) -> Executor:
-        """Return an executor with simulated workers, in place of the one that `original` (`make_executor`) would make."""
-        if options.workers == 0:
-            made: Executor = original(pipeline, options, observer, tuning)
-            return made
+    def executor(
+        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
+    ) -> Executor:
+        """Return an executor with simulated workers, in place of the one that `make_executor` would make."""
         chance = self.chance
         depth = chance.choice([None, None, 1, 2, 3])
         faults = Faults(
@@ -121,16 +123,20 @@ class World:
 
 @contextmanager
 def executors_from(make: Callable[..., Executor]) -> Iterator[None]:
-    """Let iterators get their executors from `make`, which has the arguments of `make_executor`."""
-    with mock.patch.object(iterator_module, "make_executor", make):
+    """Let iterators of loaders with workers get their executors from `make`, which has the arguments of `make_executor`."""
+
+    def made(pipeline: Pipeline, options: ExecutionOptions, *rest: Any) -> Executor:
+        return (make if options.workers else make_executor)(pipeline, options, *rest)
+
+    with mock.patch.object(iterator_module, "make_executor", made):
         yield
 
 
 @contextmanager
 def simulated(world: World) -> Iterator[None]:
     """Give iterators the simulated workers of `world`; log no warnings of headrace. Times do not depend on the machine."""
-    make, clock = partial(world.executor, iterator_module.make_executor), itertools.count(0.0, 1e-6)
-    with quietly(), mock.patch.object(local, "perf_counter", partial(next, clock)), executors_from(make):
+    clock = itertools.count(0.0, 1e-6)
+    with quietly(), mock.patch.object(local, "perf_counter", partial(next, clock)), executors_from(world.executor):
         yield
 
 
@@ -224,7 +230,8 @@ def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: Wor
             element = next(iterator)
         except StopIteration:
             require(
-                step == len(expected.elements) and expected.failure is None, f"the stream ends at step {step}, too early"
+                step == len(expected.elements) and expected.failure is None,
+                f"the stream ends at step {step}, too early",
             )
             break
         except SimulationError:
@@ -271,9 +278,10 @@ def _restore(iterator: Any, state: bytes) -> None:
     """Restore a state in an iterator; after an interrupt, again."""
     while True:
         try:
-            return iterator.set_state(state)
+            iterator.set_state(state)
         except KeyboardInterrupt:
             continue
+        return
 
 
 def require(holds: Any, text: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ..loader import DataLoader
 from ..samplers import ShardOptions
 from .comparing import assert_equal, comparable
+from .simulation import simulate
 
 STEPS = 40
 """Maximum number of elements of a stream that are compared, except in the test with other shards."""
@@ -67,6 +68,10 @@ class StreamConformance:
         for worker_count in self.worker_counts:
             with iter(self.loader(worker_count=worker_count)) as iterator:
                 assert_equal(first_of(iterator), expected)
+
+    def test_workers_that_end_change_nothing(self) -> None:
+        """Nor do workers that come late, Ctrl-C, and resumes from earlier states: in 30 runs with simulated workers."""
+        simulate(self.loader(), range(30))
 
     def test_a_state_of_any_step_continues_exactly(self) -> None:
         """A new iterator with the state of a step gives the elements that come after this step."""

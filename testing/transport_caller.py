@@ -127,9 +127,13 @@ class TransportCaller:
             self.ready.add(event.worker)
         elif isinstance(event, Answered):
             self._check_alive(event.worker, event)
-            assert self._unanswered[event.worker], f"worker {event.worker} answers a message twice, or one that it never got"
+            assert self._unanswered[event.worker], (
+                f"worker {event.worker} answers a message twice, or one that it never got"
+            )
             number, tasks = self._unanswered[event.worker].popleft()
-            assert len(event.blocks) == tasks, f"message {number} has {tasks} tasks, and its answer {len(event.blocks)} blocks"
+            assert len(event.blocks) == tasks, (
+                f"message {number} has {tasks} tasks, and its answer {len(event.blocks)} blocks"
+            )
             self.answers[number] = event.blocks
         elif isinstance(event, Ended):
             self._check_alive(event.worker, event)

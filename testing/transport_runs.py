@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class TransportRuns:
     @pytest.mark.parametrize("name", ["records", "batches", "random", "regrouped"])
     def test_a_stream_is_the_same_as_without_workers(self, name: str) -> None:
         """Bit for bit: records, batches, random operations, and batches of rows that a filter left."""
-        operations = {
+        every: dict[str, Sequence[Any]] = {
             "records": [MapTransform(lambda record: {"id": record, "text": str(record)})],
             "batches": [MapTransform(lambda record: np.full(300, record, np.float32)), Batch(4)],
             "random": [RandomMapTransform(lambda record, rng: record + rng.random()), Batch(3)],
@@ -86,7 +86,8 @@ class TransportRuns:
                 MapTransform(len),
                 Batch(2),
             ],
-        }[name]
+        }
+        operations = every[name]
         with self.running(operations) as iterator:
             found = list(iterator)
         assert_equal(found, list(self._loader(operations)))

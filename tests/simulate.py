@@ -176,7 +176,9 @@ def _play_elastic(program: tuple[Recipe, Any], world: World) -> None:
             iterator.close()
     except (EmptyStreamError, NothingPassesError):
         return
-    require(counted(seen) == expected, f"tokens {expected - counted(seen)} are lost, {counted(seen) - expected} repeated")
+    require(
+        counted(seen) == expected, f"tokens {expected - counted(seen)} are lost, {counted(seen) - expected} repeated"
+    )
 
 
 def _next(iterator: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace.testing import OperationConformance, SamplerConformance, SourceConformance
+from headrace.testing import OperationConformance, SamplerConformance, SimulationError, SourceConformance, simulate
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "test-your-own.md"
 
@@ -103,10 +103,11 @@ class TestSquares(SourceConformance):
 
 
 @pytest.mark.slow
-def test_the_page_runs_as_it_is(tmp_path):
-    """The program of the docs page is collected by pytest, and all of it passes."""
-    program = PAGE.read_text().split("```python\n")[1].split("```")[0]
-    (tmp_path / "test_mine.py").write_text(program)
+@pytest.mark.parametrize("name", ["test_mine.py", "test_transport.py"])
+def test_the_page_runs_as_it_is(name, tmp_path):
+    """The programs of the docs page are collected by pytest, and all of them pass."""
+    program = PAGE.read_text().split(f"```python\n# {name}\n")[1].split("```")[0]
+    (tmp_path / name).write_text(program)
     command = [
         sys.executable,
         "-m",
@@ -118,7 +119,7 @@ def test_the_page_runs_as_it_is(tmp_path):
         "no:xdist",
         "--basetemp",
         str(tmp_path / "more"),
-        str(tmp_path / "test_mine.py"),
+        str(tmp_path / name),
     ]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert run.returncode == 0, run.stdout
@@ -198,6 +199,8 @@ class HalfOfThem(Drawing):
         (OfItsOwnChance, "test_workers_give_the_same_stream"),
         (Counting, "test_a_state_of_any_step_continues_exactly"),
         (Counting, "test_other_shards_deliver_what_is_left"),
+        (Counting, "test_workers_that_end_change_nothing"),
+        (OfItsOwnChance, "test_workers_that_end_change_nothing"),
         (Counting, "test_a_record_that_fails_is_the_same_for_any_worker_count"),
         (Forgetful, "test_a_position_has_the_same_record_whenever_it_is_asked_for"),
         (Forgetful, "test_each_record_comes_once_in_each_epoch"),
@@ -228,3 +231,23 @@ def test_a_source_that_mixes_up_records_fails():
     """A source that mixes up records fails."""
     with pytest.raises(AssertionError):
         SourceConformance().test_many_keys_give_the_same_as_one_by_one(Swapped(), list(range(SourceConformance.count)))
+
+
+def test_a_simulated_run_that_fails_is_one_seed():
+    """The error names the seed, and has the events of the run; the seed alone fails again, and the others pass."""
+    batches = headrace.load(range(40), transformations=[Count()], batch_size=4, num_epochs=1)
+    with pytest.raises(SimulationError, match=r"seed \d+: SimulationError: element") as caught:
+        simulate(batches)
+    assert "a run begins" in caught.value.__notes__[0]
+    simulate(headrace.load(range(40), transformations=[_doubled], batch_size=4, num_epochs=1), range(20))
+
+
+def test_an_error_without_workers_is_expected_with_them():
+    """The simulator wants it at the same place."""
+
+    def fail(key):
+        if key == 9:
+            raise LookupError("nine")
+        return key
+
+    simulate(headrace.load(range(40), transformations=[fail], num_epochs=1), range(20))

@@ -21,6 +21,7 @@ OF_MATPLOTLIB = "/mpl-data/fonts/"
 """Files that it keeps open once it has written a text."""
 PATIENCE_SECONDS = 30
 
+
 def present(temporary: Path) -> Things:
     """All that could be left behind, as it is now."""
     return {

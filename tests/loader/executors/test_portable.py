@@ -86,12 +86,6 @@ def test_workers_do_without_what_only_linux_has(tmp_path, parts):
     assert outcome(tmp_path, PYTHONPATH=path) == {"portable": is_portable, **AS_EVERYWHERE}
 
 
-@pytest.mark.long
-def test_a_user_can_ask_for_the_portable_transport(tmp_path):
-    """To look for a fault of one of the two, or where a sandbox forbids a part of Linux."""
-    assert outcome(tmp_path, HEADRACE_TRANSPORT="portable") == {"portable": True, **AS_EVERYWHERE}
-
-
 class Sent:
     """A channel that keeps what is sent."""
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
 import simulate
 
-from headrace import DataLoader, IndexSampler, MapTransform, load
-from headrace.errors import WorkerCrashedError
-from headrace.loader import iterator as iterator_module
+from headrace import load
 from headrace.loader.executors import pooled
 from headrace.loader.executors.pool import WorkerPool
 from headrace.loader.executors.pooled import PooledExecutor
@@ -76,28 +73,6 @@ def _deadly(x):
 
 def _fake_executor(pipeline, options, observer, tuning=None):
     return PooledExecutor(pipeline, options, observer, FakeTransport(pipeline, random.Random(1), options.workers))
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_record_that_ends_its_workers_is_named_or_left_out(on_error, monkeypatch):
-    """After all that comes before it; the others are not lost."""
-    monkeypatch.setattr(iterator_module, "make_executor", _fake_executor)
-    loader = DataLoader(
-        data_source=range(9),
-        sampler=IndexSampler(9, num_epochs=1),
-        operations=[MapTransform(_deadly)],
-        worker_count=2,
-        on_error=on_error,
-        read_options=simulate.NO_THREADS,
-    )
-    iterator = iter(loader)
-    assert list(itertools.islice(iterator, 5)) == list(range(5))
-    if on_error == "skip":
-        assert list(iterator) == [6, 7, 8]
-        assert iterator.skipped_count == 1
-        return
-    with pytest.raises(WorkerCrashedError, match="record key 5 at"):
-        next(iterator)
 
 
 def test_the_inputs_of_a_task_that_was_given_up_may_be_tried_before_anybody_asks_for_it():

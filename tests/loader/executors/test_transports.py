@@ -7,14 +7,13 @@ import os
 import random
 import signal
 
-import psutil
 import pytest
 from support.own_processes import zygote
 
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.processes.transport import ProcessTransport
-from headrace.loader.executors.transport import Answered, Ended, Ready
 from headrace.testing import FakeTransport, FakeWorkerDeath, TransportConformance
+from headrace.testing.left_over import processes
 
 
 class TestProcesses(TransportConformance):
@@ -27,6 +26,7 @@ class TestProcesses(TransportConformance):
         zygote().kill()
 
 
+@pytest.mark.slow
 class TestPortableProcesses(TestProcesses):
     """Worker processes that use only what every POSIX system has."""
 
@@ -52,8 +52,7 @@ class TestRay(TransportConformance):
 
     def things(self):
         """Actors. Ray has threads, connections and idle processes when it likes."""
-        mine = psutil.Process().children(recursive=True)
-        return {"actor": {str(one.pid): str(one) for one in mine if "".join(one.cmdline()).startswith("ray::RayWorker")}}
+        return {"actor": {key: text for key, text in processes().items() if ": ray::RayWorker" in text}}
 
 
 class TestFake(TransportConformance):
