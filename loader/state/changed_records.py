@@ -95,7 +95,7 @@ def _with_orders(
         whose = part_named(name) if name else leaf.name
         check_omitted(histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else "")
     states = [_as_of(state, latest, orders) for state in states]
-    knowing = [state for state in states if state.order() == known]  # others tell earlier places
+    knowing = [state for state in states if state.order() == known]
     former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
     marks = [mark for state in knowing if (mark := state.marks.get(0)) is not None and mark.place]
     length = former_length(knowing, known, former.leaf.sampler)
@@ -189,6 +189,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         names: names of the orders.
     """
     own, known = state.order(), latest.order()
+    if (state.identity, own) == (latest.identity, known):
+        return state
     for name in names:
         before, now = own.part(name), known.part(name)
         if lasting(before.described) != lasting(now.described):
@@ -196,7 +198,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         if not comes_before(RecordsHistory.of(before), RecordsHistory.of(now)):
             return state
         own = own.with_part(name, now)
-    taken = state.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
+    earlier = dataclasses.replace(state, marks={})  # its marks are places in an order without these changes
+    taken = earlier.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
     return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
 
 

@@ -6,7 +6,7 @@ In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -122,22 +122,35 @@ class MixPast(VectorSampler):
             if self._has_parts_of(saved) and not saved.ended:
                 other._add_weights(position, self.weights_values["weights"])
             else:
-                ended = [[name, end] for name, end in saved.ended if end < position]
-                other._add(position, {**self.weights_values, **({"ended": ended} if ended else {})})
+                other._add_parts(position, self.weights_values, saved.ended)
         elif changes:
             other._own_changes = ()
         return other
 
-    def _add(self, position: int, values: dict[str, Any]) -> None:
-        """Record a change at a position. It replaces all changes at this position or later."""
-        before = (change for change in self._own_changes if change.position < position)
-        self._own_changes = (*before, OrderChange(position, values))
+    def _add_parts(self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]) -> None:
+        """Record another mix from a position on. It replaces all changes at this position or later.
+
+        Args:
+            position: the position.
+            values: weights of the other mix.
+            ended: parts that end in the current mix, with the positions of their ends.
+        """
+        replaced = [change for change in self._own_changes if change.position >= position]
+        # The parts that ended before these changes still end where they did.
+        ends = [*(end for change in replaced for end in change.values.get("ended", ())), *map(list, ended)]
+        past = [[name, end] for name, end in ends if end < position]
+        values = {**values, **({"ended": past} if past else {})}
+        self._own_changes = (
+            *self._own_changes[: len(self._own_changes) - len(replaced)],
+            OrderChange(position, values),
+        )
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
-        self._own_changes = tuple(change for change in self._own_changes if change.position < position)
-        before = last_weights(SavedOrder(self.weights_values, self._own_changes))
+        """Record other weights from a position on. They replace all changes of weights at this position or later."""
+        kept = [change for change in self._own_changes if change.position < position or is_whole(change)]
+        before = last_weights(SavedOrder(self.weights_values, tuple(kept)))
         others = {name: weights[name] for name in weights if weights[name] != before[name]}
-        self._add(position, {"weights": others})
+        self._own_changes = (*kept, OrderChange(position, {"weights": others}))
 
     def with_weights(self, weights: Weights, position: int) -> Self:
         """Return this mix with other weights from a position on, at which nothing may have been read yet.
