@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 from ...errors import CheckpointError
@@ -66,8 +65,7 @@ def migrate_records(
             in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
-    known = states[0].order()
-    states = retold(states, known, _with_generations(pipeline.leaf, known))
+    states = [_with_generations(pipeline.leaf, state) for state in states]
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
@@ -118,7 +116,9 @@ def _with_orders(
         whole = now if mix is None else _as_it_was(now, known, length)
         check_unread(pipeline, whole.leaf.sampler, states, position)
     grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
-    saved = reduce(lambda saved, name: saved.with_part(name, changed[name].saved), changed, known)
+    saved = known
+    for name, order in changed.items():
+        saved = saved.with_part(name, order.saved)
     return now, retold(states, known, saved, now.identity.sources[0] if grown else None)
 
 
@@ -203,14 +203,19 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
     return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
 
 
-def _with_generations(leaf: Leaf, saved: SavedOrder) -> SavedOrder:
-    """Add, to a saved order, the generation (version of the files) of each source that had none when the state was saved."""
+def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
+    """Add, to a state, the generation (version of the files) of each source that had none when the state was saved.
+
+    Sources whose order cannot change are left out, because such an order does not name a generation.
+    """
+    saved, parts = state.order(), leaf.sampler.whole.parts
     for name, generations in generations_of(leaf.source).items():
         part = saved.part(name)
-        if generations.generation and part.described and not part.changes and GENERATION not in part.described:
+        knows = not part.described or part.changes or GENERATION in part.described
+        if generations.generation and not knows and isinstance(parts[name], ChangingSampler):
             generation = _generation_of(part.described.get(RECORDS), generations)
             saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
-    return saved
+    return state if saved == state.order() else state.with_order(0, saved)
 
 
 def _generation_of(records: Any, generations: Generations) -> dict[str, int]:

@@ -19,7 +19,7 @@ class RecordsChange(NamedTuple):
 
     Attributes:
         position: first position of the changed order.
-        place: index of that position in the order that also counts omitted records.
+        place: what `position` would be if no record had been omitted.
         records: number of records of the source.
         joins: True if new records are read in the epoch that is being read at `position`; False:
             from the first epoch on that begins at `position` or later.
@@ -36,7 +36,7 @@ class RecordsChange(NamedTuple):
 
 
 RECORDS, OMITTED, GENERATION, JOINS, PLACE = "records", "omitted", "generation", "joins", "place"
-"""Names of values in fingerprints and in changes of an order. They are those of `RecordsChange`."""
+"""Names of values in fingerprints and in changes of an order: the names of the fields of `RecordsChange`."""
 
 PASSING = (RECORDS, OMITTED, GENERATION)
 """Names of the values in a fingerprint with which an order begins, and which may change during the run."""

@@ -28,7 +28,7 @@ class MixPast(VectorSampler):
     _ramp: bool
     _own_changes: Changes = ()
     _begins_as: MixOrder | None = None  # an order whose first stages need not be made again
-    _ended: tuple[MixOrder, int, list[tuple[str, int]]]
+    _ended: tuple[MixOrder, int, tuple[tuple[str, int], ...]]
     fingerprint: Any
 
     @cached_property
@@ -42,14 +42,14 @@ class MixPast(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The changes of the weights and parts since the first run, and those of the order of each part."""
+        """The changes of this mix (its weights and parts) since the first run, then the changes of each part's own order."""
         of_parts = (change._replace(part=name) for name, part in self._parts.items() for change in part.changes)
         return by_part([*self._own_changes, *of_parts])
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
         """A pair (part name, position of its end) for each part that ends before the mix does."""
-        return tuple(self._ended[2])
+        return self._ended[2]
 
     @cached_property
     def _drawn(self) -> MixOrder:
@@ -76,13 +76,13 @@ class MixPast(VectorSampler):
         return parts_changed_from(self._own_changes)
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return this mix with the changes of a run, whose parts and weights at its end must be those of this mix."""
+        """Return this mix with the changes of a run, whose last parts and weights must be those of this mix."""
         other = self._copied()
         other._own_changes = saved.own_changes
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text if the parts or weights are neither those that a run's program described, nor those of its end."""
+        """Return "" if a run's program described the parts and weights of this mix, or the run changed to them; else a text."""
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
 
@@ -91,7 +91,7 @@ class MixPast(VectorSampler):
         return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
 
     def _is_last(self, saved: SavedOrder) -> bool:
-        """Return True if the program describes the weights to which the run has changed."""
+        """Return True if the run has changed its weights, and this mix has the last of them."""
         return (
             bool(saved.own_changes)
             and self._has_parts_of(saved)
@@ -135,15 +135,13 @@ class MixPast(VectorSampler):
             values: weights of the other mix.
             ended: parts that end in the current mix, with the positions of their ends.
         """
+        kept = [change for change in self._own_changes if change.position < position]
         replaced = [change for change in self._own_changes if change.position >= position]
         # The parts that ended before these changes still end where they did.
         ends = [*(end for change in replaced for end in change.values.get("ended", ())), *map(list, ended)]
         past = [[name, end] for name, end in ends if end < position]
         values = {**values, **({"ended": past} if past else {})}
-        self._own_changes = (
-            *self._own_changes[: len(self._own_changes) - len(replaced)],
-            OrderChange(position, values),
-        )
+        self._own_changes = (*kept, OrderChange(position, values))
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
         """Record other weights from a position on. They replace all changes of weights at this position or later."""
@@ -182,7 +180,7 @@ class MixPast(VectorSampler):
             CheckpointError: if `saved` is damaged.
         """
         other = self.as_in_run(saved)
-        other.__dict__["_ended"] = saved_order(saved), length, list(saved.ended)
+        other.__dict__["_ended"] = saved_order(saved), length, saved.ended
         return other
 
 
