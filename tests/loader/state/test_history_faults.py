@@ -140,19 +140,6 @@ def test_weights_change_where_the_parts_of_a_mix_changed_before():
     _play(program, ((2,), change), ((9,), {"weights": {"b": 1}, "shards": 1}))
 
 
-def test_weights_of_a_growing_mix_change_twice_in_a_window():
-    """Each record comes once."""
-    tail = (("batch taken apart", 4), ("pack", 4), ("filter", 4))
-    program = Program("growing mix now", {"a": 7, "b": 9}, {"a": 2, "b": 2}, tail=tail, batch=3, shards=3, every=6)
-    first = program._replace(weights={"a": 1, "b": 0})
-    last = first._replace(weights={"a": 1, "b": 1}, shards=2)
-    runs = (
-        Run((3,), first, "live", appended=(("b", 2),)),
-        Run((2,), last, "one", lost=2, appended=(("a", 3),)),
-    )
-    played(History(program, runs))
-
-
 def test_parts_change_twice_where_nothing_is_read_in_between():
     """The parts that had ended before stay ended."""
     tail = (("filter", 4), ("batch taken apart", 4), ("packed", 4))
