@@ -99,7 +99,7 @@ class _Length(MapWithIndexTransform):
         self._measure = partial(_field, function) if isinstance(function, str) else partial(_by, function)
 
     def map_with_index(self, index: int, element: Any) -> Any:
-        """Return the length of the record with this key."""
+        """Return the length of a record, `element`, whose key is `index`."""
         return np.int64(self._measure(element, index))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """Run a pipeline in this thread, from the cursor (place in the stream) `start` on, and yield its elements.
 
-    Groups of rows have the size that the plan gives, however long tasks take. Each item is the element, the `Rows` that
+    Each task makes as many rows as the plan says, even if tasks are slow. Each item is the element, the `Rows` that
     contain it, and its index in these rows.
     """
     options, observer = (

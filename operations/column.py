@@ -79,7 +79,11 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """Return True if this column fits a batch whose first element has `leaf`: dtype and shape are the same."""
+        """Return True if this column can be used for a batch whose first element has `leaf`.
+
+        Dtype and shape must be the same, and one NumPy call must be able to copy such leaves. So the result is False for
+        objects and masked arrays.
+        """
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -201,7 +205,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
         name: name of the leaf, for messages.
 
     Raises:
-        BatchError: the leaf is a masked array, a container that is not a tree, or a generator or coroutine.
+        BatchError: the leaf is a masked array with a masked value, a container that is not a tree, or a generator or coroutine.
     """
     if isinstance(leaf, np.ndarray):
         if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():

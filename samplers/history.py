@@ -61,7 +61,7 @@ class SavedOrder(NamedTuple):
 
     @property
     def own_changes(self) -> Changes:
-        """The changes without those of the parts of a mix."""
+        """The changes of the order itself. Changes of the orders of a mix's parts are left out."""
         return tuple(change for change in self.changes if change.part is None)
 
     def part(self, name: str) -> SavedOrder:
@@ -90,7 +90,7 @@ def parts_in(described: Values) -> dict[str, Values]:
 
 
 def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
-    """Return the changes of one part of a mix, as those of an order without parts.
+    """Return the changes of one part of a mix, with `part=None`, as the part's own order has them.
 
     Args:
         changes: changes of the mix.
@@ -101,5 +101,5 @@ def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
 
 
 def by_part(changes: Iterable[OrderChange]) -> Changes:
-    """Return changes sorted by part; first those of the order itself. Changes of one part keep their order."""
+    """Sort changes by the name of their part; changes without a part come first. The sort is stable."""
     return tuple(sorted(changes, key=lambda change: (change.part is not None, change.part or "")))

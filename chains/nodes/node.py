@@ -198,7 +198,7 @@ class Node:
         """Separate the order of this node's elements from the elements.
 
         Return a node without the order, and a `Line` with only the order, without operations. This default separates
-        nothing: it returns the node itself.
+        nothing: it returns the node itself, and a `Line` with its elements in their present order.
         """
         return self, self.evaluated
 

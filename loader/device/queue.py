@@ -38,7 +38,7 @@ class Loaded:
 
     Attributes:
         batch: the batch.
-        mark: position, after the batch, of the iterator that is read.
+        mark: position of the upstream iterator after this batch.
         made: three times: the batch was requested from the iterator, was returned, and `transform`
             had ended.
     """
@@ -56,7 +56,7 @@ class Delivered:
         batch: the batch.
         mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
             `on_uneven="pad"`, or if no array of the batch has an axis.
-        mark: position, after the batch, of the iterator that is read.
+        mark: position of the upstream iterator after this batch.
         times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.
     """

@@ -86,7 +86,7 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by index, for tasks that workers run.
+    """Return, by index of each stage (operations that run in one task), how large the tasks may be that workers run.
 
     Args:
         pipeline: pipeline of the run.

@@ -374,7 +374,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return the handle of a task on one input of a given-up task. If a worker ends during it, this input is at fault."""
+        """Return a handle for one input of a task that ended workers; if it ends one again, this input is at fault."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...samplers.history import ONLY, Changes, OrderChange
 from .identity import json_text
-from .lineage import ReshardHistory
+from .lineage import ReshardHistory, checked_count
 
 NO_RUNS = ReshardHistory()
 """History of a leaf that no run on another number of shards has read."""
@@ -41,7 +41,7 @@ class History:
         return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
 
     def leaf(self, number: int) -> History:
-        """Return the history of one leaf, as that of a pipeline with this leaf alone."""
+        """Return the history of the leaf at index `number`, for a pipeline that has only this leaf."""
         return History(self.shards[number : number + 1], self.orders[number : number + 1])
 
     def with_history_of(self, number: int, leaf: History) -> History:
@@ -104,13 +104,7 @@ NO_HISTORY = History()
 def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
     if not isinstance(values, dict) or not (part is None or isinstance(part, str)):
         raise TypeError
-    return OrderChange(_count(position), values, part)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError
-    return value
+    return OrderChange(checked_count(position), values, part)
 
 
 class Mark(NamedTuple):
@@ -151,6 +145,6 @@ class Mark(NamedTuple):
         if len(length) > 1:
             raise ValueError
         parts = place if isinstance(place, dict) else {ONLY: place}
-        ended = tuple((str(name), _count(end)) for name, end in values.get("ended", []))
-        whole = _count(length[0]) if length else None
-        return cls(_count(position), {name: _count(parts[name]) for name in parts}, whole, ended)
+        ended = tuple((str(name), checked_count(end)) for name, end in values.get("ended", []))
+        whole = checked_count(length[0]) if length else None
+        return cls(checked_count(position), {name: checked_count(parts[name]) for name in parts}, whole, ended)

@@ -210,7 +210,9 @@ class ReshardHistory:
             total, layers, skips, within_shard, shards, *more = values
             order = tuple(map(_layer, layers))
             dealt = _blocks(more[0]) if more and more[0] is not None else None
-            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards), dealt, _grown(more[1:]))
+            lineage = cls(
+                checked_count(total), order, _pairs(skips), within_shard, checked_count(shards), dealt, _grown(more[1:])
+            )
             if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
@@ -220,28 +222,29 @@ class ReshardHistory:
         return lineage
 
 
-def _count(value: Any) -> int:
+def checked_count(value: Any) -> int:
+    """Return a number from a state; ValueError if it is not a whole number from 0 to 2^63 - 1."""
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError
     return value
 
 
 def _blocks(values: Any) -> Blocks:
-    blocks = Blocks(*map(_count, values))
+    blocks = Blocks(*map(checked_count, values))
     if not 0 < blocks.shards <= blocks.size <= MAX_BLOCK or blocks.size % blocks.shards:
         raise ValueError
     return blocks
 
 
 def _grown(values: Any) -> tuple[tuple[int, int], ...]:
-    pairs = tuple((_count(layer), number) for layer, number in values)
+    pairs = tuple((checked_count(layer), number) for layer, number in values)
     if not all(type(number) is int and 0 < abs(number) < 1 << 63 for _, number in pairs):
         raise ValueError
     return pairs
 
 
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((_count(first), _count(second)) for first, second in values)
+    return tuple((checked_count(first), checked_count(second)) for first, second in values)
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
@@ -264,7 +267,7 @@ def _layer(values: Any) -> Layer:
     least, unit, times = values
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    _count(_count(least) + _count(unit) * max(times))
+    checked_count(checked_count(least) + checked_count(unit) * max(times))
     return tuple([least + unit * number for number in times])
 
 

@@ -108,7 +108,7 @@ class Stage:
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Return how many inputs of the stage (operations that run in one task) make one input of one of its operations.
+        """Return how many inputs of the stage (operations that run in one task) are needed for one input of an operation in it.
 
         Args:
             number: index of the operation in the pipeline.

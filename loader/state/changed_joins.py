@@ -94,7 +94,10 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 
 
 def _has_changed(state: LoaderState) -> bool:
-    """Return True if records of any source were appended or omitted before the state was saved."""
+    """Return True if records of any source were appended or omitted before the state was saved.
+
+    Below a join, an order can change in no other way.
+    """
     return bool(state.history.changes) or any(OMITTED in order for order in state.identity.every_order)
 
 

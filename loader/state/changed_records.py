@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 from ...errors import CheckpointError
@@ -66,8 +65,7 @@ def migrate_records(
             in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
-    known = states[0].order()
-    states = retold(states, known, _with_generations(pipeline.leaf, known))
+    states = [_with_generations(pipeline.leaf, state) for state in states]
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
@@ -95,7 +93,7 @@ def _with_orders(
         whose = part_named(name) if name else leaf.name
         check_omitted(histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else "")
     states = [_as_of(state, latest, orders) for state in states]
-    knowing = [state for state in states if state.order() == known]  # others tell earlier places
+    knowing = [state for state in states if state.order() == known]
     former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
     marks = [mark for state in knowing if (mark := state.marks.get(0)) is not None and mark.place]
     length = former_length(knowing, known, former.leaf.sampler)
@@ -118,7 +116,9 @@ def _with_orders(
         whole = now if mix is None else _as_it_was(now, known, length)
         check_unread(pipeline, whole.leaf.sampler, states, position)
     grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
-    saved = reduce(lambda saved, name: saved.with_part(name, changed[name].saved), changed, known)
+    saved = known
+    for name, order in changed.items():
+        saved = saved.with_part(name, order.saved)
     return now, retold(states, known, saved, now.identity.sources[0] if grown else None)
 
 
@@ -189,6 +189,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         names: names of the orders.
     """
     own, known = state.order(), latest.order()
+    if (state.identity, own) == (latest.identity, known):
+        return state
     for name in names:
         before, now = own.part(name), known.part(name)
         if lasting(before.described) != lasting(now.described):
@@ -196,18 +198,24 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         if not comes_before(RecordsHistory.of(before), RecordsHistory.of(now)):
             return state
         own = own.with_part(name, now)
-    taken = state.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
+    earlier = dataclasses.replace(state, marks={})  # its marks are places in an order without these changes
+    taken = earlier.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
     return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
 
 
-def _with_generations(leaf: Leaf, saved: SavedOrder) -> SavedOrder:
-    """Add, to a saved order, the generation (version of the files) of each source that had none when the state was saved."""
+def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
+    """Add, to a state, the generation (version of the files) of each source that had none when the state was saved.
+
+    Sources whose order cannot change are left out, because such an order does not name a generation.
+    """
+    saved, parts = state.order(), leaf.sampler.whole.parts
     for name, generations in generations_of(leaf.source).items():
         part = saved.part(name)
-        if generations.generation and part.described and not part.changes and GENERATION not in part.described:
+        knows = not part.described or part.changes or GENERATION in part.described
+        if generations.generation and not knows and isinstance(parts[name], ChangingSampler):
             generation = _generation_of(part.described.get(RECORDS), generations)
             saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
-    return saved
+    return state if saved == state.order() else state.with_order(0, saved)
 
 
 def _generation_of(records: Any, generations: Generations) -> dict[str, int]:

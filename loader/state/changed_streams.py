@@ -164,7 +164,7 @@ class LeafAlone:
         return dataclasses.replace(whole, leaves=tuple(leaves), snapshot=snapshot)
 
     def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
-        """Return the state of the whole pipeline with the source, order and history of shards of this leaf's state."""
+        """Return `whole`, a state of the whole pipeline, with the source, order and history of this leaf from `of_leaf`."""
         if not self.joined:
             return of_leaf
         number = self.number
@@ -219,7 +219,10 @@ def _with_leaf(
 
 
 def _records(order: SavedOrder) -> list[Any]:
-    """Return which records an order has at its beginning, and the changes of the order; for a mix, also those of its parts."""
+    """Return what decides the records of an order: omitted keys and generation at its beginning, and its changes.
+
+    For a mix, these values of each part are included.
+    """
     begins = (order.described, *parts_in(order.described).values())
     return [[{name: each[name] for name in (OMITTED, GENERATION) if name in each} for each in begins], order.changes]
 

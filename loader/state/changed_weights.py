@@ -1,4 +1,4 @@
-"""Resume an order whose weights, or whose parts (the datasets of a mix), differ from those of the earlier run.
+"""Resume a run with other weights, or with other parts (datasets) of a mix, than the earlier run had.
 
 In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to the position
 where it stopped, and the new weights and parts from there on. Pipelines and states without such a change are returned
@@ -83,7 +83,7 @@ def migrate_weights(
 def _set_apart(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: SavedOrder, change: str, run: Run
 ) -> tuple[Sequence[LoaderState], int]:
-    """Return states that can continue with other weights or parts, and the position from which on these are used.
+    """Return states that can continue with other weights or parts, and the first position that uses these weights or parts.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -140,8 +140,10 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
     Raises:
         CheckpointError: a shard has read more.
     """
+    if not order.weights_description:
+        return
     total = length_of(order)
-    for state in states if order.weights_description else ():
+    for state in states:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.history.shards[0].length(total)):
             raise CheckpointError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten, shorten_lines
 from ...errors import CheckpointError
-from .record_checks import OneShardError
+from .record_checks import MissingShardsError
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
@@ -82,7 +82,7 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
     """
     try:
         iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
-    except OneShardError:
+    except MissingShardsError:
         states = _states_in(folder)
         if states is None:
             raise

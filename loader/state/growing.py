@@ -19,7 +19,7 @@ from ...samplers import NoSharding
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.history import lasting
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.history import ONLY, SavedOrder, part_named
+from ...samplers.history import ONLY, SavedOrder, parts_in
 from ...sources import fingerprint_of
 from ..plan.growth import (
     at_generation,
@@ -334,9 +334,9 @@ def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting(sampler.fingerprint)
-    for name, part in sampler.parts.items() if sampler.facts.parts else ():
-        if isinstance(part, ChangingSampler):
-            order[part_named(name)] = lasting(part.fingerprint)
-    values = [order, fingerprint_of(source), growth.at, every, *loop, *([leaf.name] if leaf.name else [])]
+    order |= {key: lasting(part) for key, part in parts_in(sampler.fingerprint).items()}
+    # Other weights move all later positions, so that earlier decisions are about other records.
+    weights = [list(change) for change in sampler.saved.own_changes if change.values.keys() == {"weights"}]
+    values = [order, weights, fingerprint_of(source), growth.at, every, *loop, *([leaf.name] if leaf.name else [])]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

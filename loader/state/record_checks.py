@@ -118,8 +118,8 @@ def _count(digest: str) -> int:
         ) from None
 
 
-class OneShardError(CheckpointError):
-    """Raised if a restore needs the states of all shards, but got only one, which does not tell where the other shards are."""
+class MissingShardsError(CheckpointError):
+    """Raised if a restore needs the states of all shards, but got fewer, which do not tell where the other shards are."""
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
@@ -130,11 +130,11 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
         change: text about the change, for the message.
 
     Raises:
-        OneShardError: there are fewer states than the run had shards.
+        MissingShardsError: there are fewer states than the run had shards.
     """
     shards = states[0].shard[1]
     if len(states) < shards:
-        raise OneShardError(
+        raise MissingShardsError(
             f"{change} since the state was saved, and {len(states)} states of {shards} shards do not "
             "say at which steps the other shards were, so records could come twice or never. Call "
             "set_states(…) with the states of all shards. If all shards were at the same step, call "
@@ -143,9 +143,9 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
-    """Check that all shards have read all records before a change. A state cannot give them the earlier order.
+    """Check that all shards have read all records before a change.
 
-    It stores only a digest of the earlier order's values.
+    Shards that are behind would need the earlier order, but a state stores only a digest of its values.
 
     Args:
         states: states of all shards.

@@ -1,7 +1,7 @@
 """The layout of the state that a checkpoint stores.
 
-In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes (for a
-mix, some 40 more for each part), and back.
+In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred bytes, and back.
+For a mix, it has some 200 bytes more for each part; in a mix of 100 parts or more, which is compressed, some 50.
 """
 
 from __future__ import annotations

@@ -122,9 +122,9 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Convert rows `[start, stop)` to ranges of blocks (the rows of one task each), and their order in these ranges.
+        """Convert rows `[start, stop)` to ranges of blocks. A block has the rows of one task.
 
-        The order is the index of each row among the rows of the ranges; None if it is the order of the ranges.
+        The second result is, for each row, its index among all rows of these ranges; None if that is 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None

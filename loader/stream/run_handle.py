@@ -116,7 +116,8 @@ class RunHandle:
     def after_fork(self) -> None:
         """Forget the run in a forked child process, where its threads do not exist.
 
-        If it had worker processes, a later `next` raises RuntimeError.
+        If its work was done elsewhere, in worker processes or by Ray (or `worker_count="auto"` could decide so), a later
+        `next` raises RuntimeError.
         """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None

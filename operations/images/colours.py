@@ -110,7 +110,7 @@ def coloured(given: Any, operation: str) -> Images:
     if images.shape[-1] not in (1, 3) or images.dtype not in (np.uint8, np.float32, np.float64):
         raise ImageError(
             f"{operation} takes images of 1 or 3 channels, of uint8 or of floats from 0 to 1, not {images.dtype} with "
-            f"{images.shape[-1]} channels. Convert them before."
+            f"{images.shape[-1]} channels. Convert the images in a map before it."
         )
     return images
 
@@ -197,10 +197,14 @@ class GaussianBlur(OnImages, RandomMapTransform):
         sizes = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size, kernel_size)
         self._size = tuple(whole_number("kernel_size", each, 1, 1 << 12, "an odd number of pixels") for each in sizes)
         if len(self._size) != 2 or not all(each % 2 for each in self._size):
-            raise ValueError(f"kernel_size={short_repr(kernel_size)} is not one or two odd integers. Pass such as 5.")
+            raise ValueError(
+                f"kernel_size={short_repr(kernel_size)} is not one odd integer, or two (height, width). Pass 5, for example."
+            )
         self._sigma = _range("sigma", sigma if isinstance(sigma, Sequence) else (sigma, sigma), 0, 0, np.inf)
         if not self._sigma[0]:
-            raise ValueError(f"sigma={short_repr(sigma)} is not above 0. Pass (least, largest), such as (0.1, 2).")
+            raise ValueError(
+                f"sigma={short_repr(sigma)} must be above 0. Pass a number, or (least, largest), such as (0.1, 2)."
+            )
         self._key = key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
@@ -221,7 +225,8 @@ class GaussianBlur(OnImages, RandomMapTransform):
         images = checked(given, "GaussianBlur")
         if images.dtype not in (np.uint8, np.uint16, np.int16, np.float32, np.float64):
             raise ImageError(
-                f"GaussianBlur takes uint8, uint16, int16 or floats, not {images.dtype}. Convert images before."
+                f"GaussianBlur takes images of uint8, uint16, int16, float32 or float64, not {images.dtype}. Convert the "
+                "images to one of these dtypes in a map before it."
             )
         cv2, (height, width) = opencv(), self._size
         size, border = (width, height), cv2.BORDER_REFLECT_101

@@ -236,8 +236,8 @@ def _content_of(image: Any) -> bytes:
     if isinstance(image, _BYTES) or (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1):
         return bytes(image)
     raise ImageError(
-        f"DecodeImage takes bytes, not {type(image).__name__} {short_repr(image)}. Pass the bytes of an "
-        "image file, or its path."
+        f"DecodeImage takes the bytes or the path of an image file, not {type(image).__name__} {short_repr(image)}. If the "
+        "element is a dict, pass key=, the name of the key that contains the image."
     )
 
 

@@ -111,8 +111,8 @@ def _margins_of(padding: Any) -> tuple[int, int, int, int]:
     numbers = (padding,) if isinstance(padding, int) else tuple(padding)
     if len(numbers) not in (1, 2, 4):
         raise ValueError(
-            f"padding={short_repr(padding)} has {len(numbers)} numbers. Pass one integer, (left and right, top and bottom), "
-            "or (left, top, right, bottom)."
+            f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass one integer, (left and "
+            "right, top and bottom), or (left, top, right, bottom)."
         )
     left, top, right, bottom = (
         whole_number("padding", number, 0, 1 << 20, "a number of pixels") for number in numbers * (4 // len(numbers))
@@ -156,7 +156,9 @@ class Normalize(OnImages, MapTransform):
         self._mean, self._std = _numbers("mean", mean), _numbers("std", std)
         self._key = key
         if 0 in self._std:
-            raise ValueError(f"std={short_repr(std)} contains 0, by which nothing can be divided. Pass other numbers.")
+            raise ValueError(
+                f"std={short_repr(std)} contains 0, and images cannot be divided by 0. Pass numbers other than 0."
+            )
 
     def map(self, element: Any) -> Any:
         """Return the element with its image normalized.
@@ -172,8 +174,8 @@ class Normalize(OnImages, MapTransform):
         for name, numbers in (("mean", self._mean), ("std", self._std)):
             if len(numbers) not in (1, channels):
                 raise ImageError(
-                    f"the image has {channels} channels, but {name} has {len(numbers)} numbers. Pass one for each channel, or "
-                    "one for all."
+                    f"the image has {channels} channels, but {name}= has {len(numbers)} numbers. Pass one number for each "
+                    "channel, or one for all of them."
                 )
         most = np.iinfo(images.dtype).max if images.dtype.kind in "iu" else 1
         mean, std = np.array(self._mean) * most, np.array(self._std) * most
@@ -187,5 +189,7 @@ def _numbers(name: str, given: Any) -> tuple[float, ...]:
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or not np.isfinite(numbers).all():
-        raise ValueError(f"{name}={short_repr(given)} is not a number, or one for each channel. Pass finite numbers.")
+        raise ValueError(
+            f"{name}={short_repr(given)} must be a finite number, or one for each channel. Pass such numbers."
+        )
     return numbers

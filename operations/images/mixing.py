@@ -26,9 +26,11 @@ class _MixedBatches(RandomMapTransform):
     def __init__(self, alpha: float, num_classes: int | None, key: str, label: str) -> None:
         super().__init__()
         if not isinstance(alpha, (int, float)) or not 0 < alpha < np.inf:
-            raise ValueError(f"alpha={short_repr(alpha)} is not above 0. Pass a number such as 0.2 or 1.")
+            raise ValueError(f"alpha={short_repr(alpha)} must be a finite number above 0. Pass 0.2 or 1, for example.")
         self._alpha, self._key, self._label = float(alpha), key, label
-        self._classes = num_classes if num_classes is None else whole_number("num_classes", num_classes, 1, 1 << 30, "")
+        if num_classes is not None:
+            num_classes = whole_number("num_classes", num_classes, 1, 1 << 30, "the number of classes")
+        self._classes = num_classes
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the batch with mixed images, and labels `float32[batch, classes]`.
@@ -48,11 +50,11 @@ class _MixedBatches(RandomMapTransform):
         return {**element, self._key: mixed, self._label: shares.astype(np.float32)}
 
     def _parts(self, element: Any) -> tuple[Images, NDArray[np.float32]]:
-        name, missing = type(self).__name__, [key for key in (self._key, self._label) if key not in element]
-        if not isinstance(element, Mapping) or missing:
+        name, keys = type(self).__name__, (self._key, self._label)
+        if not isinstance(element, Mapping) or not all(key in element for key in keys):
             raise ImageError(
-                f"{name} takes dicts with the keys {short_repr(self._key)} and {short_repr(self._label)}, not "
-                f"{short_repr(element)}. Pass key= and label=."
+                f"{name} takes batches that are dicts with the keys {short_repr(self._key)} and {short_repr(self._label)}, "
+                f"not {short_repr(element)}. Pass the names of these keys, {name}(…, key=…, label=…), and use it after Batch."
             )
         images, labels = element[self._key], np.asarray(element[self._label])
         if not isinstance(images, np.ndarray) or images.ndim < 4 or len(images) != len(labels):
@@ -64,8 +66,9 @@ class _MixedBatches(RandomMapTransform):
             return images, labels.astype(np.float32)
         if self._classes is None or labels.dtype.kind not in "iu" or labels.ndim != 1:
             raise ImageError(
-                f"{name} takes labels [batch] of integers with num_classes=, or shares [batch, classes], not "
-                f"{labels.dtype}{list(labels.shape)} with num_classes={self._classes}. Pass num_classes=."
+                f"{name} takes integer labels [batch] with num_classes=, or shares of classes [batch, classes], not "
+                f"{labels.dtype}{list(labels.shape)} with num_classes={self._classes}. Pass integers and num_classes=, or "
+                "map each label to its shares before Batch."
             )
         if len(labels) and not 0 <= labels.min() <= labels.max() < self._classes:
             raise ImageError(

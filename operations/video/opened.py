@@ -106,7 +106,7 @@ class OpenVideo:
         if number < 0 or not seconds < end:
             raise VideoError(
                 f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, but the one at {seconds} s was "
-                "asked for. Pass a time within."
+                "asked for. Pass a time in this range."
             )
         return number
 

@@ -68,9 +68,10 @@ class ChainOrder(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; those of an equal `IndexSampler` if there is one.
+        """The values that determine the order, as JSON values.
 
-        So records can be appended to the chain between two runs, for which it becomes such a sampler.
+        If an `IndexSampler` has the same order, they are the fingerprint of this sampler. So a run of the chain can
+        resume after records were appended, which an `IndexSampler` allows.
         """
         if (by_epochs := self.by_epochs()) is not None:
             return by_epochs.fingerprint

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..history import Changes, OrderChange, SavedOrder
+from ..history import Changes, OrderChange, SavedOrder, Values
 
 
 class RecordsChange(NamedTuple):
@@ -19,7 +19,7 @@ class RecordsChange(NamedTuple):
 
     Attributes:
         position: first position of the changed order.
-        place: index of that position in the order that also counts omitted records.
+        place: what `position` would be if no record had been omitted.
         records: number of records of the source.
         joins: True if new records are read in the epoch that is being read at `position`; False:
             from the first epoch on that begins at `position` or later.
@@ -36,7 +36,7 @@ class RecordsChange(NamedTuple):
 
 
 RECORDS, OMITTED, GENERATION, JOINS, PLACE = "records", "omitted", "generation", "joins", "place"
-"""Names of values in fingerprints and in changes of an order. They are those of `RecordsChange`."""
+"""Names of values in fingerprints and in changes of an order: the names of the fields of `RecordsChange`."""
 
 PASSING = (RECORDS, OMITTED, GENERATION)
 """Names of the values in a fingerprint with which an order begins, and which may change during the run."""
@@ -89,7 +89,10 @@ class RecordsHistory(NamedTuple):
 
     @property
     def order_changes(self) -> Changes:
-        """The changes as a checkpoint stores them: each has only the values that differ from the values before it."""
+        """The changes as a checkpoint stores them: each has only the values that differ from the values before it.
+
+        With another number of records comes the next generation, so this one is not stored either.
+        """
         return tuple(_order_change(before, after) for before, after in pairwise([self._begin, *self.changes]))
 
     @classmethod
@@ -119,11 +122,11 @@ class RecordsHistory(NamedTuple):
 
 
 def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
-    values = {
-        name: getattr(after, name)
-        for name in (RECORDS, OMITTED, GENERATION)
-        if getattr(after, name) != getattr(before, name)
+    values: Values = {
+        name: getattr(after, name) for name in (RECORDS, OMITTED) if getattr(after, name) != getattr(before, name)
     }
+    if after.generation != _generation_after(before, after.records):
+        values[GENERATION] = after.generation
     if after.place != after.position:
         values[PLACE] = after.place
     if after.joins:
@@ -131,12 +134,17 @@ def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
     return OrderChange(after.position, values)
 
 
+def _generation_after(before: RecordsChange, records: Any) -> int:
+    """Return the generation after a change that does not name it: the next one if the number of records differs."""
+    return before.generation + (records is not None and records != before.records)
+
+
 def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange:
     values = {
         PLACE: change.position,
         RECORDS: before.records,
         OMITTED: before.omitted,
-        GENERATION: before.generation,
+        GENERATION: _generation_after(before, change.values.get(RECORDS)),
         JOINS: False,
         **change.values,
     }

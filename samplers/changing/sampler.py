@@ -245,7 +245,7 @@ class ChangingSampler(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order at its beginning, as JSON values. `changes` has what came later."""
+        """The values that determine the order before its first change, as JSON values. `changes` has all changes."""
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:

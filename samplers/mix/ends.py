@@ -50,7 +50,7 @@ def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
 
 def ends_of(
     order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
-) -> tuple[MixOrder, int, list[tuple[str, int]]]:
+) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:
     """Apply the ends of parts to the order of a mix. After its end a part is no longer drawn, or the mix ends.
 
     Args:
@@ -67,7 +67,7 @@ def ends_of(
         `ENDLESS` (`sys.maxsize`) if no end of a part stops the mix; and a pair (name, position of
         the end) for each part that ends, except the part whose end stops the mix.
     """
-    ended: list[tuple[str, int]] = []
+    ended: tuple[tuple[str, int], ...] = ()
     while True:
         ends = [
             (max(position, since) if name in leaving else position, name)
@@ -82,7 +82,7 @@ def ends_of(
         rest = order.without(order.names.index(name), position) if goes_on else None
         if rest is None:
             return order, position, ended
-        order, ended = rest, [*ended, (name, position)]
+        order, ended = rest, (*ended, (name, position))
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:

@@ -6,7 +6,7 @@ In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ class MixPast(VectorSampler):
     _ramp: bool
     _own_changes: Changes = ()
     _begins_as: MixOrder | None = None  # an order whose first stages need not be made again
-    _ended: tuple[MixOrder, int, list[tuple[str, int]]]
+    _ended: tuple[MixOrder, int, tuple[tuple[str, int], ...]]
     fingerprint: Any
 
     @cached_property
@@ -42,14 +42,14 @@ class MixPast(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The changes of the weights and parts since the first run, and those of the order of each part."""
+        """The changes of this mix (its weights and parts) since the first run, then the changes of each part's own order."""
         of_parts = (change._replace(part=name) for name, part in self._parts.items() for change in part.changes)
         return by_part([*self._own_changes, *of_parts])
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
         """A pair (part name, position of its end) for each part that ends before the mix does."""
-        return tuple(self._ended[2])
+        return self._ended[2]
 
     @cached_property
     def _drawn(self) -> MixOrder:
@@ -76,13 +76,13 @@ class MixPast(VectorSampler):
         return parts_changed_from(self._own_changes)
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return this mix with the changes of a run, whose parts and weights at its end must be those of this mix."""
+        """Return this mix with the changes of a run, whose last parts and weights must be those of this mix."""
         other = self._copied()
         other._own_changes = saved.own_changes
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text if the parts or weights are neither those that a run's program described, nor those of its end."""
+        """Return "" if a run's program described the parts and weights of this mix, or the run changed to them; else a text."""
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
 
@@ -91,7 +91,7 @@ class MixPast(VectorSampler):
         return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
 
     def _is_last(self, saved: SavedOrder) -> bool:
-        """Return True if the program describes the weights to which the run has changed."""
+        """Return True if the run has changed its weights, and this mix has the last of them."""
         return (
             bool(saved.own_changes)
             and self._has_parts_of(saved)
@@ -122,22 +122,33 @@ class MixPast(VectorSampler):
             if self._has_parts_of(saved) and not saved.ended:
                 other._add_weights(position, self.weights_values["weights"])
             else:
-                ended = [[name, end] for name, end in saved.ended if end < position]
-                other._add(position, {**self.weights_values, **({"ended": ended} if ended else {})})
+                other._add_parts(position, self.weights_values, saved.ended)
         elif changes:
             other._own_changes = ()
         return other
 
-    def _add(self, position: int, values: dict[str, Any]) -> None:
-        """Record a change at a position. It replaces all changes at this position or later."""
-        before = (change for change in self._own_changes if change.position < position)
-        self._own_changes = (*before, OrderChange(position, values))
+    def _add_parts(self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]) -> None:
+        """Record another mix from a position on. It replaces all changes at this position or later.
+
+        Args:
+            position: the position.
+            values: weights of the other mix.
+            ended: parts that end in the current mix, with the positions of their ends.
+        """
+        kept = [change for change in self._own_changes if change.position < position]
+        replaced = [change for change in self._own_changes if change.position >= position]
+        # The parts that ended before these changes still end where they did.
+        ends = [*(end for change in replaced for end in change.values.get("ended", ())), *map(list, ended)]
+        past = [[name, end] for name, end in ends if end < position]
+        values = {**values, **({"ended": past} if past else {})}
+        self._own_changes = (*kept, OrderChange(position, values))
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
-        self._own_changes = tuple(change for change in self._own_changes if change.position < position)
-        before = last_weights(SavedOrder(self.weights_values, self._own_changes))
+        """Record other weights from a position on. They replace all changes of weights at this position or later."""
+        kept = [change for change in self._own_changes if change.position < position or is_whole(change)]
+        before = last_weights(SavedOrder(self.weights_values, tuple(kept)))
         others = {name: weights[name] for name in weights if weights[name] != before[name]}
-        self._add(position, {"weights": others})
+        self._own_changes = (*kept, OrderChange(position, {"weights": others}))
 
     def with_weights(self, weights: Weights, position: int) -> Self:
         """Return this mix with other weights from a position on, at which nothing may have been read yet.
@@ -169,7 +180,7 @@ class MixPast(VectorSampler):
             CheckpointError: if `saved` is damaged.
         """
         other = self.as_in_run(saved)
-        other.__dict__["_ended"] = saved_order(saved), length, list(saved.ended)
+        other.__dict__["_ended"] = saved_order(saved), length, saved.ended
         return other
 
 

@@ -166,7 +166,7 @@ class MixSampler(MixPast):
         )
 
     @cached_property
-    def _ended(self) -> tuple[MixOrder, int, list[tuple[str, int]]]:  # type: ignore[override]
+    def _ended(self) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:  # type: ignore[override]
         """The order with ended parts removed, its number of positions, and (part name, position) for each end of a part."""
         lengths = {
             name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)

@@ -267,7 +267,7 @@ def is_scalar(kind: Any) -> bool:
 
 @functools.cache
 def _scalar_ids() -> tuple[frozenset[int], int]:
-    """Return pyarrow's ids of scalar types, and the id of timestamps."""
+    """Return pyarrow's ids of the types of integers, floats, booleans, dates and durations; and the id of timestamps."""
     import pyarrow.lib as ids
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

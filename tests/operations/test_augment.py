@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
@@ -329,7 +331,7 @@ def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count
     ("make", "text"),
     [
         (lambda: CenterCrop(0), "size"),
-        (lambda: Pad((1, 2, 3)), r"padding=\(1, 2, 3\) has 3 numbers"),
+        (lambda: Pad((1, 2, 3)), r"padding=\(1, 2, 3\) must have 1, 2 or 4 numbers, not 3"),
         (lambda: Pad(-1), "padding"),
         (lambda: Pad(1, mode="wrap"), "mode='wrap'"),
         (lambda: Normalize(0, 0), "std=0 contains 0"),
@@ -345,7 +347,8 @@ def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count
         (lambda: RandAugment(magnitude=31), "magnitude=31"),
         (lambda: RandAugment(-1), "num_ops=-1"),
         (lambda: MixUp(0), "alpha=0"),
-        (lambda: CutMix(num_classes=0), "num_classes=0"),
+        (lambda: MixUp(math.inf), "alpha=inf must be a finite number above 0"),
+        (lambda: CutMix(num_classes=0), "num_classes=0 .* Pass the number of classes"),
     ],
 )
 def test_arguments_are_checked(make, text):
@@ -357,15 +360,16 @@ def test_arguments_are_checked(make, text):
 @pytest.mark.parametrize(
     ("operation", "element", "text"),
     [
-        (Normalize((0, 0), 1), PHOTO, "3 channels, but mean has 2 numbers"),
+        (Normalize((0, 0), 1), PHOTO, "3 channels, but mean= has 2 numbers"),
         (ColorJitter(0.1), PHOTO.astype(np.int32), "not int32 with 3 channels"),
         (RandAugment(), FLOATS, "not float32"),
         (GaussianBlur(3), PHOTO.astype(bool), "not bool"),
         (MixUp(num_classes=2), BATCH, "from 0 to 2, but num_classes=2"),
-        (MixUp(), BATCH, r"Pass num_classes="),
+        (MixUp(), BATCH, r"Pass integers and num_classes="),
         (CutMix(num_classes=3), {"image": PHOTO, "label": 1}, "Use it after Batch"),
-        (CutMix(num_classes=3), {"image": PHOTO}, "takes dicts with the keys 'image' and 'label'"),
-        (CutMix(num_classes=3), [1, 2], "takes dicts with the keys"),
+        (CutMix(num_classes=3), {"image": PHOTO}, "dicts with the keys 'image' and 'label'"),
+        (CutMix(num_classes=3), [1, 2], "dicts with the keys"),
+        (CutMix(num_classes=3), 3, "dicts with the keys"),
     ],
 )
 def test_elements_that_do_not_fit_are_refused(operation, element, text):

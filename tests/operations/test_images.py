@@ -75,7 +75,9 @@ def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
         assert (batch["image"].shape, batch["label"].tolist()) == ((4, *PHOTO.shape), [0, 1, 2, 3])
     with pytest.raises(SourceNotFoundError, match=r"nowhere\.png"):
         decode.map(str(tmp_path / "nowhere.png"))
-    with pytest.raises(ImageError, match=r"takes bytes, not int 3\. Pass the bytes of an image file, or its path"):
+    with pytest.raises(
+        ImageError, match=r"the bytes or the path of an image file, not int 3\. If the element is a dict"
+    ):
         decode.map(3)
 
 
@@ -220,7 +222,7 @@ def test_images_as_hugging_face_stores_them(tmp_path):
     assert decode.map([{"bytes": PNG, "path": None}] * 2).shape == (2, *PHOTO.shape)
     with pytest.raises(ImageError, match="no key 'image'"):
         decode.map({"bytes": None, "path": None})
-    with pytest.raises(ImageError, match="takes bytes, not dict"):
+    with pytest.raises(ImageError, match="the path of an image file, not dict"):
         decode.map({"image": {"bytes": None, "path": None}})
 
 
@@ -483,7 +485,7 @@ class DecodesNothing(DecodeImage):
         (JPEG[:-200], "cannot be decoded as an image: Premature end of JPEG"),
         (JPEG[:30], "30 bytes"),
         (PNG[: len(PNG) // 2], "cannot be decoded"),
-        (np.zeros((2, 2, 3)), "takes bytes, not ndarray"),
+        (np.zeros((2, 2, 3)), "the path of an image file, not ndarray"),
         ({"jpg": JPEG}, r"the element has no key 'image', only \['jpg'\]\. Pass key="),
     ],
 )
@@ -600,7 +602,7 @@ def test_frames_that_make_no_clip_are_refused():
     with pytest.raises(ImageError, match="frames × height × width × channels, not shape"):
         Resize(4).map(np.zeros((8, 8), np.uint8))
     for wrong in ([1, 2], [], np.array(3), np.array([PNG]), np.zeros((2, 2), object)):
-        with pytest.raises(ImageError, match=r"takes bytes, not (list|ndarray)"):
+        with pytest.raises(ImageError, match=r"the path of an image file, not (list|ndarray)"):
             DecodeImage().map(wrong)
     images = np.empty(2, object)
     images[:] = PNG

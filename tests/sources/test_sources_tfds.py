@@ -133,7 +133,7 @@ def test_splits_have_fingerprints_of_their_own(prepared):
         (
             "tiny_digits:9.9.9",
             "train",
-            "no TFDS dataset 'tiny_digits:9.9.9'. .*: tiny_digits:1.0.0. Pass one of these, or another data_dir=.$",
+            "no TFDS dataset 'tiny_digits:9.9.9'. .*: tiny_digits:1.0.0. Pass one of these, pass another data_dir=, or ",
         ),
     ],
 )

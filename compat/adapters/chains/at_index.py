@@ -145,7 +145,7 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """Return the start of the window in Grain's `state` of this shuffle.
+        """Return, from Grain's `state` of this shuffle, where its window begins in the input, and how much of it was delivered.
 
         If the state says that the window is finished, its window number is one too high, and is
         corrected.

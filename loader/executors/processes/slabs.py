@@ -269,7 +269,7 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return, only once, the names of other workers' slabs (pieces of memory) that it knew and that no longer exist."""
+        """Return, only once, the names of other workers' slabs (pieces of memory) sent to this worker and gone since."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 

@@ -101,7 +101,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """For each window (records whose batches are planned together) of an epoch, the steps before it; last, all steps."""
+        """Number of steps before each window (records whose batches are planned together) of an epoch; last, of all steps."""
         return self.windows.steps_on(self._shards).before
 
     @property

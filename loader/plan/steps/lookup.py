@@ -86,9 +86,10 @@ def _length_of(pipeline: Pipeline, part: Subtree) -> int | None:
 
 
 def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return how many elements come before a place of a stream, out of those that `number_of` counts.
+    """Return how many delivered elements come before a place of a stream, without elements of skipped steps.
 
-    These are all delivered elements, if the number of records in an element can vary, or several streams are joined.
+    If each element has the same number of records, elements that were delivered before the number of shards changed are
+    not counted, as in `number_of`. Otherwise, and if streams are joined, all delivered elements are counted.
 
     Args:
         pipeline: pipeline of the stream.

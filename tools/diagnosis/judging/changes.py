@@ -243,7 +243,7 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """Return the options for `count` concurrent reads in each process as two texts: for the list and for the sentence."""
+    """Return two texts on how to get `count` concurrent reads in each process: one for the list of changes, a shorter one."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
