@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 NOT_OURS = ("tests", "benchmarks", "examples", "league", "docs", "build", "dist")
+RESULTS = ("testing",)  # what this package raises are results of tests, which have no remedy
 
 
 class Message(NamedTuple):
@@ -29,7 +30,7 @@ class Message(NamedTuple):
 @cache
 def messages() -> list[Message]:
     """Return the messages of all `raise` statements, and of all exceptions that functions return, by file and line."""
-    folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name not in NOT_OURS and path.name[0] != "."]
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name not in NOT_OURS + RESULTS and path.name[0] != "."]
     found = []
     for path in sorted(chain(ROOT.glob("*.py"), *(folder.rglob("*.py") for folder in folders))):
         file = path.relative_to(ROOT).as_posix()

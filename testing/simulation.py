@@ -14,7 +14,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -25,9 +25,12 @@ from ..loader.executors import local
 from ..loader.executors.make import make_executor
 from ..loader.executors.pooled import PooledExecutor
 from ..loader.executors.protocol import Executor, Tuning
+from ..loader.iterator import DataLoaderIterator
+from ..loader.loader_description import LoaderDescription
 from ..loader.options import ExecutionOptions, ReadOptions
 from ..loader.plan.pipeline import Pipeline
 from ..loader.timing.observer import Observer
+from ..tools.resume_check import description_of
 from .comparing import comparable
 from .fake_transport import FakeTransport, Faults, SimulationError
 
@@ -60,16 +63,17 @@ class Expected:
     same_form: Callable[[Any], Any] = comparable
 
     @classmethod
-    def of(cls, stream: Any) -> Expected:
-        """Return what a loader or chain delivers without workers: at most 16 elements, or an error after them."""
+    def of(cls, loader: LoaderDescription) -> Expected:
+        """Return what a loader delivers without workers: at most 16 elements, or an error after them."""
         elements: list[Any] = []
-        with iter(stream.with_options(worker_count=0)) as iterator:
+        skips = bool(loader.pipeline.skips_errors)
+        with _opened(loader, worker_count=0) as iterator:
             try:
                 for element in itertools.islice(iterator, MOST_ELEMENTS + 1):
                     elements.append(comparable(element))
             except Exception as error:
-                return cls(elements, str(error))
-        return cls(elements[:MOST_ELEMENTS], ends=len(elements) <= MOST_ELEMENTS)
+                return cls(elements, str(error), skips=skips)
+        return cls(elements[:MOST_ELEMENTS], ends=len(elements) <= MOST_ELEMENTS, skips=skips)
 
 
 class World:
@@ -161,23 +165,28 @@ def simulate(stream: Any, seeds: Iterable[int] = range(100)) -> None:
     16 elements are compared.
 
     Args:
-        stream: a `DataLoader` or `IterDataset`. Its options of workers are replaced by random ones.
+        stream: a `DataLoader`, `MapDataset` or `IterDataset`. Its options of workers are replaced by random ones.
         seeds: the seeds.
 
     Raises:
+        TypeError: if `stream` is something else.
         SimulationError: if an element differs, is missing or comes twice; if an error comes at another place; if a state is
             not restored; or if the run does not end. The error names the seed, and `__notes__` has the events of the run.
 
     >>> import headrace
     >>> simulate(headrace.load(range(20), batch_size=4, num_epochs=1), range(10))
     """
-    expected = Expected.of(stream)
+    loader = description_of(stream, "simulate")
+    expected = Expected.of(loader)
     for seed in seeds:
-        play(seed, lambda world: play_stream(partial(_with_workers, stream, world), expected, world))
+        play(seed, lambda world: play_stream(lambda: _opened(loader, **world.options()), expected, world))
 
 
-def _with_workers(stream: Any, world: World) -> Iterator[Any]:
-    return iter(stream.with_options(read_options=NO_THREADS, observe=False, **world.options()))
+def _opened(loader: LoaderDescription, **options: Any) -> DataLoaderIterator:
+    execution = replace(
+        loader.execution, worker_kind="process", read_options=NO_THREADS, worker_init_fn=None, observe=False, **options
+    )
+    return DataLoaderIterator(loader.pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
 def play(seed: int, run: Callable[[World], None]) -> list[str]:

@@ -251,3 +251,27 @@ def test_an_error_without_workers_is_expected_with_them():
         return key
 
     simulate(headrace.load(range(40), transformations=[fail], num_epochs=1), range(20))
+
+
+def test_failing_records_that_are_skipped_are_skipped_with_dying_workers_too():
+    """A loader with `on_error="skip"` delivers the other records, and no record is skipped because of its workers."""
+
+    def fail(key):
+        if key == 9:
+            raise LookupError("nine")
+        return key
+
+    simulate(headrace.load(range(40), transformations=[fail], num_epochs=1, on_error="skip"), range(40))
+
+
+@pytest.mark.parametrize("stream", ["map", "iter"])
+def test_datasets_are_simulated_too(stream):
+    """A `MapDataset` and an `IterDataset`."""
+    dataset = headrace.MapDataset.range(20).map(_doubled)
+    simulate(dataset if stream == "map" else dataset.to_iter_dataset(), range(10))
+
+
+def test_what_is_no_loader_is_refused():
+    """As `check_resume` refuses it."""
+    with pytest.raises(TypeError, match=r"simulate\(3\): an int is not a loader. Pass a loader, or a dataset"):
+        simulate(3)

@@ -86,14 +86,7 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     counts = tuple(
         whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
     )
-    dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
-    if not isinstance(dataset, (LoaderMethods, IterMethods)):
-        loader_or_dataset = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
-        raise TypeError(
-            f"check_resume({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {loader_or_dataset}: "
-            "the check makes its own iterators."
-        )
-    checked = dataset.loader_description
+    checked = description_of(loader, "check_resume")
     used = _fresh(checked.pipeline)
     expected, states = _first_run(checked, used, steps)
     with _opened(checked, 0, used) as iterator:
@@ -109,6 +102,22 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
                 _compare(checked, expected, iterator, step, AFTER, count)
                 resumed += 1
     return ResumeReport(elements, resumed, counts)
+
+
+def description_of(loader: Any, function: str) -> LoaderDescription:
+    """Return the description of a loader or dataset that a user gave to `function`.
+
+    Raises:
+        TypeError: `loader` is none.
+    """
+    dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
+    if not isinstance(dataset, (LoaderMethods, IterMethods)):
+        loader_or_dataset = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
+        raise TypeError(
+            f"{function}({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {loader_or_dataset}: "
+            f"{function} makes its own iterators."
+        )
+    return dataset.loader_description
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
