@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.lance import LanceSource
     from .arrow.parquet import ParquetDataSource
+    from .derived.offset_windows import OffsetWindows
     from .derived.subset import Subset
     from .derived.windows import Windows
     from .image_folder import ImageFolderDataSource
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .lengths import lengths_of
+    from .lerobot.source import LeRobotSource
     from .memory import MemorySource
     from .mixed.source import MixedSource
     from .omission.rewritten import FormerKeys
@@ -47,11 +49,13 @@ __all__ = [
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceSource",
+    "LeRobotSource",
     "MdsSource",
     "MegatronSource",
     "MemorySource",
     "MixedSource",
     "NpzSource",
+    "OffsetWindows",
     "ParquetDataSource",
     "RangeDataSource",
     "SourceFacts",
@@ -82,11 +86,13 @@ if not TYPE_CHECKING:
             "ImageFolderDataSource": "image_folder",
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
+            "LeRobotSource": "lerobot.source",
             "MdsSource": "sharded.mds",
             "MegatronSource": "tokens.megatron",
             "MemorySource": "memory",
             "MixedSource": "mixed.source",
             "NpzSource": "arrays.npz",
+            "OffsetWindows": "derived.offset_windows",
             "ParquetDataSource": "arrow.parquet",
             "lengths_of": "lengths",
             "RangeDataSource": "range",

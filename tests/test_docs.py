@@ -9,6 +9,7 @@ import os
 import pkgutil
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -75,6 +76,8 @@ def _run(block: str, tmp_path: Path) -> None:
     """Run a block as a program of its own."""
     program = tmp_path / "block.py"
     program.write_text(block)
+    if '"pusht"' in block:
+        shutil.copytree(ROOT / "tests" / "sources" / "lerobot" / "several_files", tmp_path / "pusht")
     quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes most of their time
     environment = {**os.environ, **quick, "TMPDIR": str(tmp_path)}  # which goes when the test ends
     result = subprocess.run(

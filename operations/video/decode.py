@@ -49,6 +49,9 @@ class DecodeVideo(_OnVideos, MapTransform):
     A video is the path of a file (a string, also a URL in a store, or a `pathlib.Path`), or its bytes. Frames are exact, also
     between keyframes. Each thread keeps some files open, so frames of one file after another are decoded without seeking.
 
+    A video of `LeRobotSource` names its own times: it is a dict `{"path": file, "times": seconds}`. If `times` is one number,
+    the result is one frame, `uint8[height, width, 3]`.
+
     Args:
         frames: which frames: a number from 0, a sequence of numbers, a `slice`, or the key of one of these in the element.
             Negative numbers count from the end. None (default): all frames, unless `times` is passed.
@@ -82,16 +85,30 @@ class DecodeVideo(_OnVideos, MapTransform):
         """Return the element with its video replaced by the frames.
 
         Raises:
-            VideoError: the video cannot be decoded, has no such frame, or a dict has no such key.
+            VideoError: the video cannot be decoded, has no such frame, or a dict has no such key; or it has its own times, and
+                `frames` or `times` is passed, too.
             SourceError: the file cannot be read.
         """
+        video = self._video_of(element)
+        if isinstance(video, Mapping):
+            return self._with_frames(element, self._of_times(video))
         frames, times = (_chosen(element, each) for each in (self._frames, self._times))
 
         def decoded(video: OpenVideo) -> Frames:
             numbers = _numbers(frames, len(video.seconds)) if times is None else _at_times(times, video)
             return video.frames(numbers, self._array_of)
 
-        return self._with_frames(element, self._videos.use(self._video_of(element), decoded))
+        return self._with_frames(element, self._videos.use(video, decoded))
+
+    def _of_times(self, video: Mapping[str, Any]) -> Frames:
+        if self._frames is not None or self._times is not None:
+            raise VideoError("the video is a dict with times of its own. Leave out frames= and times= of DecodeVideo.")
+        times = value_in(video, "times", "times in seconds")
+        found: Frames = self._videos.use(
+            value_in(video, "path", "path of the video"),
+            lambda opened: opened.frames(_at_times(times, opened), self._array_of),
+        )
+        return found if np.ndim(times) else found[0]
 
 
 class RandomClip(_OnVideos, RandomMapTransform):

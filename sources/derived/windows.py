@@ -78,7 +78,7 @@ class Windows(OnSource):
                 "lengths= and episodes= cannot be combined. Pass lengths= if each record is an episode, or "
                 "episodes= if each record is a frame."
             )
-        found = _runs(episodes, len(self.source)) if self._of_frames else lengths_of(self.source, lengths)
+        found = lengths_of_runs(episodes, len(self.source)) if self._of_frames else lengths_of(self.source, lengths)
         self._lengths: Int64s = found
         counts = np.where(found < self.length, 0, (found - self.length) // self.stride + 1)
         self._ends = np.cumsum(counts)
@@ -252,7 +252,7 @@ class _WindowColumn:
             row[...] = self._column[first : first + length]
 
 
-def _runs(episodes: Any, frames: int) -> Int64s:
+def lengths_of_runs(episodes: Any, frames: int) -> Int64s:
     """Return the lengths of groups of consecutive equal values: `[7, 7, 9]` -> `[2, 1]`.
 
     Args:
@@ -299,12 +299,17 @@ def _stacked(records: Sequence[Any]) -> Any:
     """Stack records leaf by leaf. Leaves that are bytes, text or other objects become an array of objects."""
     import optree
 
-    return optree.tree_map(_stack, *records, none_is_leaf=True, namespace="headrace")
+    return optree.tree_map(_stack_leaves, *records, none_is_leaf=True, namespace="headrace")
 
 
-def _stack(*leaves: Any) -> Array:
-    if isinstance(leaves[0], (np.ndarray, np.generic, int, float, complex)):
-        return np.stack(leaves)
-    found = np.empty(len(leaves), dtype=object)
-    found[:] = leaves
+def _stack_leaves(*leaves: Any) -> Array:
+    return stack_values(leaves)
+
+
+def stack_values(values: Sequence[Any]) -> Array:
+    """Return an array `[k, …]` of k values. Values that are not numbers become an array of objects."""
+    if isinstance(values[0], (np.ndarray, np.generic, int, float, complex)):
+        return np.stack(values)
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
     return found
