@@ -1,4 +1,4 @@
-"""Methods of `MapDataset` that reorder its elements, or pack elements by their lengths.
+"""Methods of `MapDataset` that reorder or join its elements, or pack elements by their lengths.
 
 The methods of other operations are in `operations/`, beside each operation.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from numpy.typing import NDArray
 
@@ -22,14 +22,16 @@ from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
 from ..samplers.chain.index_maps import BlockPermutation, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
+from ..sources import JoinedByKey
 from ..sources.omission.keys import Omit
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
-from .nodes.node import Node
+from .nodes.node import Node, Source
 from .nodes.reordered import LivingElements, Reordered, Seeded
 
 if TYPE_CHECKING:
     from ..sources.lengths import LengthsLike
+    from ..sources.protocol import SourceLike
 
 
 @explains_arguments
@@ -233,6 +235,24 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
                 "dataset[start:stop]."
             )
         return self._reordered(Slice.of(sl, self.root_node.length))
+
+    def join(self, other: SourceLike, *, on: str, how: Literal["inner", "left"] = "inner") -> ChainT:
+        """Join each element, a dict, with the element of another dataset that has the same value in a field.
+
+        Args:
+            other: the other dataset, or anything that `MapDataset.source` takes. It has each value once.
+            on: name of the field that both have, of integers, strings or bytes.
+            how: "inner" (default): elements without a partner are left out. "left": they stay, and the other fields are None.
+
+        Raises:
+            TypeError, ValueError, SourceError: as `headrace.JoinedByKey`, which describes the rules.
+
+        >>> from headrace import MapDataset
+        >>> images = MapDataset.source([{"id": 7, "image": "x"}, {"id": 9, "image": "y"}])
+        >>> list(images.join([{"id": 9, "text": "a dog"}], on="id"))
+        [{'id': 9, 'image': 'y', 'text': 'a dog'}]
+        """
+        return self._made(Source(JoinedByKey(self, other, on=on, how=how)))  # type: ignore[no-any-return]
 
     def pack(
         self,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .indexed.json_lines import JsonLinesDataSource
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
+    from .joined.source import JoinedByKey
     from .lengths import lengths_of
     from .lerobot.source import LeRobotSource
     from .memory import MemorySource
@@ -47,6 +48,7 @@ __all__ = [
     "HDF5Source",
     "HuggingFaceDataSource",
     "ImageFolderDataSource",
+    "JoinedByKey",
     "JsonLinesDataSource",
     "LanceSource",
     "LeRobotSource",
@@ -84,6 +86,7 @@ if not TYPE_CHECKING:
             "HDF5Source": "arrays.hdf5",
             "HuggingFaceDataSource": "arrow.hugging_face",
             "ImageFolderDataSource": "image_folder",
+            "JoinedByKey": "joined.source",
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
             "LeRobotSource": "lerobot.source",
