@@ -285,3 +285,22 @@ def test_the_first_page_of_the_site_shows_how_to_begin():
     assert "pip install" in top
     assert "```python" in top
     assert re.search(r"!\[.+\]\(pictures/\w+\.svg\)", top)
+
+
+def test_the_table_of_sources_says_what_the_sources_take():
+    """Each source of files has a row; "stores" and "grows" are its arguments, and its extra exists."""
+    page = (ROOT / "docs" / "how-to" / "which-source.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
+    ]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {}
+    for _, source, extra, stores, grows, *_ in rows[1:]:
+        assert set(re.findall(r"[\w-]+", extra.partition(" ")[0].replace("`", ""))) <= set(extras)
+        if found := re.search(r"`(\w+Source)`", source):
+            named[found[1]] = stores, grows
+    for name, said in named.items():
+        takes = inspect.signature(getattr(headrace, name)).parameters
+        assert said == tuple("yes" if word in takes else "no" for word in ("storage_options", "growing")), name
+    own = {"DataSource", "MixedSource", "RangeDataSource"}
+    assert named.keys() == {name for name in headrace.__all__ if name.endswith("Source")} - own

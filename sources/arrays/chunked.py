@@ -10,7 +10,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,8 @@ class ChunkedSource:
         self._locks: dict[int, threading.RLock] = {}
         self._kept: OrderedDict[tuple[str, int], Array] = OrderedDict()
         self._sizes: dict[tuple[str, int], int] = {}
+        self._kept_bytes = 0
+        self._opened_arrays: dict[str, _OpenedArray] = {}
 
     def _opened(self) -> Mapping[str, Any]:
         """Open the file, and return all arrays by name."""
@@ -92,7 +94,8 @@ class ChunkedSource:
     def _open(self) -> Mapping[str, Any]:
         with self._lock:
             if self._arrays is None or self._process != os.getpid():  # a forked process shares no place in a file
-                self._kept, self._sizes = OrderedDict(), {}
+                self._kept, self._sizes, self._kept_bytes = OrderedDict(), {}, 0
+                self._opened_arrays = {}
                 self._arrays, self._process = self._opened(), os.getpid()
                 self._check_same(self._arrays)
             return self._arrays
@@ -136,11 +139,11 @@ class ChunkedSource:
         found: list[Any] = [None] * len(keys)
         try:
             with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
-                array = self._open()[name]
-                for start, stop, places in _runs(keys, self._chunk_rows(array), _row_bytes(array)):
-                    rows = self._run(name, array, start, min(stop, self._count))
+                opened = self._array(name)
+                for start, stop, wanted, places in _runs(keys, opened.chunk_rows, opened.row_bytes):
+                    rows = self._run(name, opened, start, min(stop, self._count))
                     copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
-                    for place, key in zip(places.tolist(), keys[places].tolist()):
+                    for key, place in zip(wanted, places):
                         row = rows[key - start]
                         found[place] = row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
         except SourceError:  # the file cannot be opened again
@@ -152,22 +155,39 @@ class ChunkedSource:
             ) from error
         return found
 
-    def _run(self, name: str, array: Any, start: int, stop: int) -> Array:
+    def _array(self, name: str) -> _OpenedArray:
+        array = self._open()[name]
+        if name not in self._opened_arrays:
+            is_plain = array.dtype.kind in "biufc"
+            self._opened_arrays[name] = _OpenedArray(array, self._chunk_rows(array), _row_bytes(array), is_plain)
+        return self._opened_arrays[name]
+
+    def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
         """Return consecutive rows of an array, read-only. A chunk is kept, unless it exceeds `cache_bytes`."""
         if (rows := self._kept.get((name, start))) is not None:
             self._kept.move_to_end((name, start))
             return rows
-        rows = self._decoded(array, np.asarray(array[start:stop])).view()
+        array = opened.array
+        if opened.is_plain and stop - start == 1:  # h5py reads one row several times as fast as a slice of one row
+            rows = np.asarray(array[start])[None]
+        elif opened.is_plain:
+            rows = np.asarray(array[start:stop]).view()
+        else:
+            rows = self._decoded(array, np.asarray(array[start:stop])).view()
         rows.flags.writeable = False
-        if rows.dtype.hasobject:
+        if not opened.is_plain and rows.dtype.hasobject:
             for value in rows.flat:
                 if isinstance(value, np.ndarray):
                     value.flags.writeable = False
-        if self._chunk_rows(array) is not None and (size := _bytes_of(rows)) <= self._cache_bytes:
+        if (
+            opened.chunk_rows is not None
+            and (size := rows.nbytes if opened.is_plain else _bytes_of(rows)) <= self._cache_bytes
+        ):
             self._kept[name, start], self._sizes[name, start] = rows, size
-            while sum(self._sizes.values()) > self._cache_bytes:
+            self._kept_bytes += size
+            while self._kept_bytes > self._cache_bytes:
                 oldest, _ = self._kept.popitem(last=False)
-                del self._sizes[oldest]
+                self._kept_bytes -= self._sizes.pop(oldest)
         return rows
 
     @property
@@ -229,11 +249,12 @@ class ChunkedSource:
             if self._arrays is not None and self._process == os.getpid():
                 self._closed()
             self._arrays = None
+            self._opened_arrays.clear()
             self._kept.clear()
             self._sizes.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_arrays", "_process", "_locks", "_kept", "_sizes", "_file", "_together"}
+        left_out = {"_arrays", "_opened_arrays", "_process", "_locks", "_kept", "_sizes", "_file", "_together"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -242,6 +263,16 @@ class ChunkedSource:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in {shorten(self._path)})"
+
+
+class _OpenedArray(NamedTuple):
+    """An array, and facts about it that h5py takes microseconds to find."""
+
+    array: Any
+    chunk_rows: int | None
+    row_bytes: int
+    is_plain: bool
+    """True for numbers: nothing is decoded."""
 
 
 def _bytes_of(rows: Array) -> int:
@@ -272,7 +303,7 @@ def _row_bytes(array: Any) -> int:
     return max(int(np.prod(array.shape[1:], dtype=np.int64)) * int(array.dtype.itemsize), 1)
 
 
-def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int, int, Int64s]]:
+def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int, int, list[int], list[int]]]:
     """Divide keys into runs of rows that one read brings.
 
     Args:
@@ -281,11 +312,11 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
         row_bytes: bytes of a row.
 
     Yields:
-        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; and the indices into
-        `keys` of its rows. With chunks, a run is a whole chunk.
+        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; the rows that are
+        wanted, ascending; and the index into `keys` of each of them. With chunks, a run is a whole chunk.
 
-    >>> [(start, stop) for start, stop, _ in _runs(np.array([9, 1, 4, 1]), 4, 8)]
-    [(0, 4), (4, 8), (8, 12)]
+    >>> list(_runs(np.array([9, 1, 4, 1]), 4, 8))
+    [(0, 4, [1, 1], [1, 3]), (4, 8, [4], [2]), (8, 12, [9], [0])]
     """
     by_row = np.argsort(keys, kind="stable")
     rows = keys[by_row]
@@ -293,13 +324,13 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
         cuts = np.flatnonzero(np.diff(rows) > 1 + GAP_BYTES // row_bytes) + 1
     else:
         cuts = np.flatnonzero(np.diff(rows // chunk)) + 1
-    for places in np.split(by_row, cuts):
-        first, last = int(keys[places[0]]), int(keys[places[-1]])
-        yield (
-            (first, last + 1, places)
-            if chunk is None
-            else (first // chunk * chunk, (first // chunk + 1) * chunk, places)
-        )
+    wanted, places, begin = rows.tolist(), by_row.tolist(), 0
+    for end in [*cuts.tolist(), len(wanted)]:
+        first, stop = wanted[begin], wanted[end - 1] + 1
+        if chunk is not None:
+            first, stop = first // chunk * chunk, (first // chunk + 1) * chunk
+        yield first, stop, wanted[begin:end], places[begin:end]
+        begin = end
 
 
 def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
