@@ -213,7 +213,7 @@ def change_of(
     given = {name: value for name, value in wanted.items() if value is not None}
     if len(given) != 1:
         raise TypeError(
-            f"change() makes one change a call, but was given {' and '.join(given) or 'none'}. Pass weights=, omit= or "
+            f"change() makes one change a call, but was given {' and '.join(given) or 'no argument'}. Pass weights=, omit= or "
             "batch_size=, and call it again for another change."
         )
     ((name, value),) = given.items()
@@ -303,8 +303,9 @@ def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: 
     try:
         return resume(change.described(loaders), [here], False, run, of_all_shards=every, equal_steps=every)
     except CheckpointError as error:
+        reason = str(error).partition(". ")[0].removesuffix(".")  # without the remedy, which is for checkpoints
         raise ValueError(
-            f"the run cannot be changed at step {here.step}: {shorten(error, 300)} Make the change at another step."
+            f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the change at another step."
         ) from None
 
 

@@ -104,8 +104,8 @@ def check_omitted(before: str, now: str, of_part: str = "") -> None:
         raise CheckpointError(
             f"the state is of a run that omitted {_count(before):,} records{of_part}, but now "
             f"{_count(now):,}{' others' if _count(now) == _count(before) else ''} are omitted, so "
-            "some would come back. Pass all of them to omit=, or pass strict=False if records may "
-            "come back."
+            "some would come back. Pass all records that were omitted before to omit=, or strict=False to "
+            "set_state(…) if records may come back."
         )
 
 
@@ -164,8 +164,9 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
             if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
                 raise CheckpointError(
                     f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
-                    "where the change begins, but a state has only a digest of the former values. Restore with the "
-                    "former values, and save states when all shards are at the same step, between two windows."
+                    "where the change begins, but the state does not contain the former values. Restore with the former "
+                    "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
+                    "Pack or window_shuffle held records back."
                 )
 
 
@@ -199,9 +200,9 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             if len(late):
                 record = pipeline.leaf.describe_key(int(late[0]))
                 raise CheckpointError(
-                    f"record {record} is omitted now, but it is in a window that was only partly delivered, or "
-                    "some shards have read it and others not. Restore states that all shards saved at the same step, "
-                    "between two windows."
+                    f"record {record} is omitted now, but a Pack or window_shuffle already holds it, or some shards have "
+                    "passed it and others not. Restore states that all shards saved at the same step, not while records "
+                    "were held back.",
                 )
 
 

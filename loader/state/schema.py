@@ -189,7 +189,7 @@ def parsed(states: Any) -> list[LoaderState]:
     """
     if not isinstance(states, (list, tuple)):
         raise CheckpointError(
-            f"set_states takes a list of states, not {a_kind_of(states)}. Pass the states of all shards."
+            f"set_states takes a list of states, but was given {a_kind_of(states)}. Pass a list with the states of all shards."
         )
     read: list[LoaderState] = []
     for number, state in enumerate(states):

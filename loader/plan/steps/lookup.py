@@ -198,13 +198,13 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     if leaf.epochs is not None and epoch >= leaf.epochs:
         raise LookupError(
-            f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions. Pass "
-            "an earlier epoch."
+            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} epochs. Pass an epoch in "
+            f"[0, {leaf.epochs})."
         )
     position = leaf.sampler.position_of(key, epoch)
     if position is None and key in leaf.sampler.omitted_keys:
         raise LookupError(
-            f"record {key} is never read: omit= contains it, or it is no longer in its file. Pass another key."
+            f"record {key} is never read: omit= contains it, or it was deleted from its source. Pass another key."
         )
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
