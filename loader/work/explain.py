@@ -187,9 +187,12 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
         reason: text that says how the last worker ended.
     """
     records = task_in_words(task, blocks, pipeline)
+    late = reason.startswith("was stopped after timeout")
+    correct = (
+        "Pass a larger timeout=, correct the operation or the source that hangs" if late else "Correct what ends it"
+    )
     error = WorkerCrashedError(
-        f"{records}: a worker {reason}. Correct the operation that ends or hangs it, or leave such records out "
-        'with on_error="skip".'
+        f'{records}: a worker {reason}. {correct}, or leave such records out with on_error="skip".'
     )
     tags = None if pipeline.aligned else RowOrigins()
     ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))

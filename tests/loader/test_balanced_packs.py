@@ -167,7 +167,7 @@ def test_find_and_traces_know_the_rows():
             assert len(places) == (LENGTHS[key] > 0)
             for shard, step, row in places:
                 assert key in streams[shard][step]["tokens"][row]
-    with pytest.raises(LookupError, match="epoch 2 is after the end"):
+    with pytest.raises(LookupError, match="epoch 2 is after the last one"):
         loaders[0].find(3, 2)
     iterator = iter(loaders[1])
     batch = next(iterator)

@@ -176,7 +176,7 @@ def test_the_state_of_another_shard_is_refused():
     first, second = (
         headrace.load(range(40), batch_size=4, num_epochs=1, shard_options=headrace.ShardOptions(s, 2)) for s in (0, 1)
     )
-    with pytest.raises(CheckpointError, match="shard: 0 of 2 → 1 of 2"):
+    with pytest.raises(CheckpointError, match=r"another shard \(0 of 2 → 1 of 2\)\. Restore the state of this process"):
         iter(second).set_state(iter(first).get_state())
 
 
