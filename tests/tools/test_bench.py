@@ -96,7 +96,7 @@ def test_programs_get_their_arguments_and_end_by_themselves(tmp_path, capsys):
     assert _bench(tmp_path, text, "--", "50") == 0
     assert "steps" in capsys.readouterr().out
     assert _bench(tmp_path, text, "--", "2") == 2
-    assert "a diagnosis needs 3" in capsys.readouterr().err
+    assert "at least 3 are needed" in capsys.readouterr().err
 
 
 BAD = {

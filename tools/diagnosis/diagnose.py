@@ -195,8 +195,8 @@ class Looks:
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
                 return before, after
         raise ProgramError(
-            f"only {after.loop.steps} step{'s were' if after.loop.steps != 1 else ' was'} measured, and a diagnosis needs "
-            f"{LEAST}. Use a loader with more steps, or measure for more seconds (seconds=, or --seconds)."
+            f"only {after.loop.steps} step{'s were' if after.loop.steps != 1 else ' was'} measured, and at least {LEAST} "
+            f"are needed. Use a loader with more steps, or measure for more seconds (seconds=, or --seconds)."
         )
 
 
