@@ -190,7 +190,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     late = reason.startswith("was stopped after timeout")
     longer, does = ("Pass a larger timeout=, correct", "hangs") if late else ("Correct", "ends it")
     error = WorkerCrashedError(
-        f'{records}: a worker {reason}. {longer} the operation or the source that {does}, or leave such records out with on_error="skip".'
+        f"{records}: a worker {reason}. {longer} the operation or the source that {does}, or leave such records out "
+        'with on_error="skip".'
     )
     tags = None if pipeline.aligned else RowOrigins()
     ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))
