@@ -60,7 +60,7 @@ def migrate(
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
             "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
-            "between two rows of a FlatMap or inside a window. Make one of the two changes now, and the other one at a "
+            "between two rows of a FlatMap or inside a window of a Pack or window_shuffle. Make one of the two changes now, and the other one at a "
             "later step; or restore a checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
@@ -103,10 +103,9 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
         if leaf.of_several and saved != planned:
-            names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
             raise CheckpointError(
-                f"batches or packed rows are planned from lengths, and the plan differs from the state ({names} "
-                "changed): records would come twice or never. Restore with the former lengths, window and "
+                "batches or packed rows are planned from lengths, and this plan differs from that of the state, so records "
+                "would come twice or never. Restore with the former sampler (seed, num_epochs), records, lengths, window= and "
                 "costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
             )
 

@@ -129,7 +129,7 @@ def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, 
 
 @contextlib.contextmanager
 def _loop(loader: Any) -> Iterator[Any]:
-    loop = iter(loader) if isinstance(loader, Iterable) else loader
+    loop: Any = iter(loader) if isinstance(loader, Iterable) else loader
     try:
         host_of(loop)
     except TypeError as error:
