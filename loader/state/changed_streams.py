@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.messages import first_few
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
@@ -60,8 +59,8 @@ def migrate(
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
             "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
-            "between two rows of a FlatMap or inside a window of a Pack or window_shuffle. Make one of the two changes now, and the other one at a "
-            "later step; or restore a checkpoint of another step."
+            "between two rows of a FlatMap, or while a Pack or window_shuffle held records back. Make one of the two changes "
+            "now, and the other one at a later step; or restore a checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
     return _with_leaves(pipeline, states, strict, run)
