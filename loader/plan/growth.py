@@ -70,7 +70,7 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         raise ValueError(
             f"{shard.shard_count} shards must begin to read appended records at the same step. They write this "
             "step to a folder beside the data, but this folder does not exist or cannot be written. Pass "
-            'growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or '
+            f'growth=headrace.GrowthOptions({wanted.at!r}, log="a folder that all shards can write to"), or '
             'growth="hand", which reads only the records that exist now.'
         )
     return wanted

@@ -284,7 +284,7 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         raise CheckpointError(
             "other records are omitted than in the state, which was saved inside an epoch of "
             "loader.epochs(): its batches would change. Restore with the former omit= or a checkpoint that was saved between "
-            "two epochs, or loop over iter(loader), where omit= can change at any step."
+            "two epochs. In later runs, loop over iter(loader), where omit= can change at any step."
         )
     check_all_shards(states, "records were left out")
     return retold(states, known, order.saved)

@@ -135,10 +135,10 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     shards = states[0].shard[1]
     if len(states) < shards:
         raise MissingShardsError(
-            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not "
-            "say at which steps the other shards were, so records could come twice or never. Call "
-            "set_states(…) with the states of all shards. If all shards were at the same step, call "
-            "set_states([state], equal_steps=True)."
+            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not say at which steps the "
+            "other shards were, so records could come twice or never. Call set_states(…) with the states of all shards. If "
+            "all shards were at the same step, call set_states([state], equal_steps=True). If you passed strict=False, pass "
+            "it again."
         )
 
 

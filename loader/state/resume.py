@@ -107,7 +107,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
             "equal_steps=True needs a pipeline in which each step has the same number of records, "
-            'without Filter, FlatMap, Pack, joined streams or on_error="skip". Call set_states(…) '
+            "without Filter, FlatMap, Pack, window_shuffle, joined streams or on_error=. Call set_states(…) "
             "with the states of all shards."
         )
     if pipeline.leaf.growth is not None:
@@ -137,7 +137,7 @@ def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
     described = saved.described
     records, epochs = None if "epoch" in described else described.get("records"), described.get("epochs", 0)
     if records is not None and (order := changing(sampler, saved, True)) is not None:
-        return length_of(order.with_history(RecordsHistory.of(saved)))
+        return former_length([state], saved, order.with_history(RecordsHistory.of(saved)))
     if records is not None and epochs != 0:
         return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
     return length_of(sampler)

@@ -222,6 +222,15 @@ def test_batches_planned_from_lengths_are_made_of_what_is_left():
         iter(make([*GONE, 7])).set_state(iterator.get_state())
 
 
+def test_more_records_are_left_out_after_the_state_of_one_shard_at_equal_steps():
+    """Also of a run that left out some already: no record comes twice or is lost."""
+    runs = [iter(load(range(20), num_epochs=1, omit=[1], shard_options=ShardOptions(shard, 2))) for shard in range(2)]
+    had = [next(run) for _ in range(3) for run in runs]
+    rest = iter(load(range(20), num_epochs=1, omit=[1, 19]))
+    rest.set_states([runs[0].get_state()], equal_steps=True)
+    assert sorted([*had, *rest]) == [0, *range(2, 19)]
+
+
 def test_records_of_a_subset_are_named_by_its_own_keys():
     """As all keys that a loader knows."""
     loader = load(Subset(range(20), range(10, 20)), num_epochs=1, omit=[0, 9])
