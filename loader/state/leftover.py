@@ -331,9 +331,13 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
             all of these shards read parts of the order for a single shard; else 0.
 
     Raises:
-        CheckpointError: the sampler cannot give that many shards an order of their own, so the state is damaged.
+        CheckpointError: the sampler cannot give that many shards an order of their own.
     """
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {shorten(error)}. Restore another checkpoint.") from None
+        reason = str(error).partition(". ")[0]
+        raise CheckpointError(
+            f'the state is of a run with algorithm="grain", and does not fit this sampler: {shorten(reason)}. Restore it with '
+            "the sampler that saved it, and with as many records."
+        ) from None
