@@ -84,6 +84,8 @@ def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt all sources of a pipeline of joined streams, and the states, to changed orders or records."""
+    if len(states[0].identity.orders) != len(pipeline.leaves):
+        return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):
         if _may_change(pipeline.leaves[number], states[0].order(number)):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)

@@ -39,12 +39,12 @@ def changing(sampler: Any, saved: SavedOrder, counts: bool) -> ChangingSampler |
 
     Args:
         sampler: the current sampler.
-        saved: the order in the state. The result is None if the state does not know the order.
+        saved: the order in the state. The result is None if the state has another kind of order, or none.
         counts: True if the sampler's source has generations (versions of the source's files).
             If False, the result has the generation at the end of the run.
     """
-    if not saved.described:
-        return None
+    if not saved.described or saved.described.get("kind") != sampler.fingerprint.get("kind"):
+        return None  # another kind of order, whose changes may be of weights
     if isinstance(sampler, ChangingSampler):
         # Without its changes: an iterator that was restored before has those of that run.
         return sampler.of_generation(sampler.generation if counts else RecordsHistory.of(saved).last.generation)
