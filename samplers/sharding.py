@@ -85,8 +85,9 @@ def as_shard_options(options: Any) -> ShardOptions:
     if not isinstance(options, type) and hasattr(options, "shard_index") and hasattr(options, "shard_count"):
         return ShardOptions(options.shard_index, options.shard_count, getattr(options, "drop_remainder", False))
     if isinstance(options, type) and issubclass(options, ShardOptions):
-        ours = {ShardOptions: "headrace.ShardOptions(index, count)", ShardByJaxProcess: "headrace.ShardByJaxProcess()"}
-        instance = ours.get(options, f"{options.__name__}(…)")
+        instance = "headrace.ShardOptions(index, count)" if options is ShardOptions else f"{options.__name__}(…)"
+        if options in (NoSharding, ShardByJaxProcess):
+            instance = f"headrace.{options.__name__}()"
         raise TypeError(f"shard_options={options.__name__} is a class. Pass an instance, {instance}.")
     raise TypeError(
         f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ShardOptions(index, count)."
