@@ -62,7 +62,8 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
             instead.
     """
     if unnamed:
-        raise TypeError(f"headrace.{function} takes its arguments by name only. Write {_FORMS[function]}.")
+        which = "all arguments but the source" if function == "load" else "its arguments"
+        raise TypeError(f"headrace.{function} takes {which} by name only. Write {_FORMS[function]}.")
     for name in unknown:
         from ..migration_hints.hints import unknown_argument
 
@@ -91,9 +92,11 @@ def sampler_alone(**others: Any) -> None:
     """
     for name, value in others.items():
         if value is not None:
+            costs = name in ("balance", "lengths")
+            to_sampler = "pass balance=headrace.Balance(lengths, cost)" if costs else "set it in"
             raise TypeError(
-                f"load: sampler= and {name}={short_repr(value)} both choose the order. Leave {name}= out, and "
-                "pass it to the sampler."
+                f"load: sampler= and {name}={short_repr(value)} cannot be combined, because the sampler alone chooses the "
+                f"records and their order. Leave {name}= out, and {to_sampler} {'to ' if costs else ''}the sampler."
             )
 
 
@@ -114,8 +117,8 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
             raise TypeError(
-                f"lengths= is used only with balance=True or a cost function, but balance={short_repr(balance)}. Leave "
-                "lengths= out, or pass it to BudgetBatch(…, lengths=…)."
+                f"lengths= is used only with balance=True or a cost function, but balance={short_repr(balance)}. Pass one of "
+                "these as balance=, or leave lengths= out; a BudgetBatch has a lengths= of its own."
             )
         if isinstance(source, MixedSource) and balance and balance.sizes is not None:
             return balance.of_parts(list(source.parts))
@@ -168,7 +171,7 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
         if not callable(on_error) and on_error == "raise":
             raise ValueError(
                 f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a function. '
-                "Pass on_error= too, or leave max_errors= out."
+                "Pass one of these as on_error=, or leave max_errors= out."
             )
     return Asked(on_error) if callable(on_error) else bool(on_error == "skip")
 
@@ -181,8 +184,8 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
-            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass a seed "
-            "to the sampler, IndexSampler(…, seed=0)."
+            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass seed=0, or "
+            "another int in [0, 2^32), to the sampler or to load()."
         )
 
 
@@ -233,8 +236,8 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:
         raise ValueError(
-            "another batch size needs a pipeline with a Batch, but this one has none. Make a DataLoader with the batch "
-            "that you want."
+            "only the size of a Batch can be changed, but the operations contain no Batch (a BudgetBatch or a Pack is "
+            "none). Add headrace.Batch(…) to the operations, or pass batch_size= to load()."
         )
     if batch is None:
         if len(found) > 1:

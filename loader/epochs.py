@@ -208,7 +208,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     if there is not None and count > there:
         raise ValueError(
             f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
-            "Leave num_epochs= out of the sampler, or pass at least this number to it."
+            f"Leave num_epochs= out, or pass at least {count}."
         )
     return count
 
@@ -227,8 +227,8 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(
-            f"the state is damaged: it says epoch {epoch}, which begins after the last position, "
-            f"{ENDLESS}. Restore another checkpoint."
+            f"the state is damaged: its epoch, {epoch}, is too large for epochs of {leaf.epoch_length} records. "
+            "Restore another checkpoint."
         )
     if isinstance(leaf.sampler, PackedOrder):
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))

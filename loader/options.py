@@ -69,8 +69,8 @@ class ReadOptions:
     def _warn_of_a_small_buffer(self) -> None:
         warn(
             f"prefetch_buffer_size={short_repr(self.prefetch_buffer_size)} is below "
-            f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read; pass a larger "
-            "buffer, or fewer threads."
+            f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read. Pass a larger "
+            "prefetch_buffer_size=, or a smaller num_threads=."
         )
 
 
@@ -241,7 +241,8 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
             )
         return "cluster"
     count = usable_processors() if count is None else count
-    return whole_number("worker_count", count, 0, None, 'a number of workers, "auto", or None for one per CPU')
+    found = "cluster" if kind == "ray" else "auto"
+    return whole_number("worker_count", count, 0, None, f'a number of workers, "{found}", or None for one per CPU')
 
 
 OURS = (
@@ -299,12 +300,9 @@ def _observe(value: Any) -> Any:
 
 
 def _time_limit(name: str, seconds: float | None) -> float | None:
+    none = "None for no warnings" if name == "hang_seconds" else "None for no limit"
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(
-            f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass a number of seconds, or None for no limit."
-        )
+        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass a number of seconds, or {none}.")
     if seconds is not None and not seconds > 0:
-        raise ValueError(
-            f"{name}={short_repr(seconds)} is not a positive number. Pass seconds above 0, or None for no limit."
-        )
+        raise ValueError(f"{name}={short_repr(seconds)} is not a positive number. Pass seconds above 0, or {none}.")
     return seconds

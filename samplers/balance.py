@@ -87,14 +87,13 @@ class Balance:
         self, lengths: Any, cost: Cost | None = None, *, global_batch: int | None = None, batches: int = 1
     ) -> None:
         if isinstance(lengths, Mapping) and lengths:
+            for name, own in lengths.items():
+                _check_array(f"Balance: lengths[{short_repr(name)}]", own)
             parts = {name: as_lengths(own, len(own), f"Balance: lengths of {name}") for name, own in lengths.items()}
             self.sizes = {name: len(own) for name, own in parts.items()}
             lengths = np.concatenate(list(parts.values()))
-        elif not np.ndim(lengths):
-            raise TypeError(
-                f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length "
-                "for each record, or use headrace.load(…, balance=True, lengths=…)."
-            )
+        else:
+            _check_array("Balance: lengths", lengths)
         self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
         self.costs = _whole(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
@@ -127,7 +126,7 @@ class Balance:
             LengthsError: if the lengths are one array, or a dict with names other than the names of the parts.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
-            array_or_parts = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
+            array_or_parts = "one array" if self.sizes is None else f"the parts {first_few(self.sizes, 8)}"
             raise LengthsError(
                 f"balance= has lengths of {array_or_parts}, but the mix has the parts {first_few(names, 8)}. "
                 "Pass a dict of arrays to Balance, one for each part."
@@ -241,8 +240,10 @@ class Balance:
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
-                "balance= needs the number of records in a batch, which is unknown here. Pass batch_size=, or "
-                "Balance(…, global_batch=…) if a filter, or a mix of streams, comes before the batch."
+                "balance= needs to know how many records of the source make a batch, but there is no batch, or a "
+                "Filter, FlatMap, mix or other operation before it changes the number of elements. Pass Balance(…, "
+                "global_batch=…), the records in a batch of all shards; without a batch, you can add "
+                "headrace.Batch(…) (load: batch_size=)."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(
@@ -256,11 +257,23 @@ class Balance:
                 f"multiple of {shards}."
             )
         if size > MAX_BLOCK:
+            of_each, smaller = size // self.batches, "Use smaller batches"
+            if of_each <= MAX_BLOCK:
+                smaller += f", or pass at most {MAX_BLOCK // of_each} as batches="
             raise ValueError(
-                f"balance=: {size} records in {self.batches} global batches are more than "
-                f"{MAX_BLOCK}. Pass a smaller number as batches=."
+                f"balance=: batches={self.batches} of {of_each} records on all shards together are {size} records to "
+                f"divide at once, more than {MAX_BLOCK}. {smaller}."
             )
         return Blocks(shards, 0, size)
+
+
+def _check_array(name: str, lengths: Any) -> None:
+    if not np.ndim(lengths):
+        raise TypeError(
+            f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length for each record; "
+            "for a mix, a non-empty dict with such an array for each part. Only headrace.load(…, balance=True, "
+            "lengths=…) also takes the name of a field, or a function."
+        )
 
 
 def checked(balance: Any) -> Balance:

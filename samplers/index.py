@@ -113,7 +113,10 @@ class IndexSampler(VectorSampler):
     def _check_balance(self) -> None:
         balance = checked(self.balance)
         if self.algorithm == "grain":
-            raise ValueError('balance= needs one order for all shards. Leave out algorithm="grain".')
+            raise ValueError(
+                'balance= needs one order for all shards, but algorithm="grain" gives each shard an order of its own. '
+                "Leave out algorithm=."
+            )
         balance.covering(self.num_records)
 
     def _store_whole_number(self, name: str, low: int, high: int | None, remedy: str) -> None:
@@ -285,7 +288,7 @@ class IndexSampler(VectorSampler):
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
                 'algorithm="grain" gives each shard an order of its own, which cannot be combined with a '
-                "growing source or omit=. Leave out algorithm=, or pass shard_options to the loader alone."
+                "growing source or omit=. Leave out algorithm=, or pass shard_options= to the loader in place of the sampler."
             )
         return dataclasses.replace(self, num_records=records)
 

@@ -62,7 +62,7 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
     if not has_own_orders(sampler):
         if order_shards:
             raise ValueError(
-                f"order_shards={order_shards}, but this sampler has one order for all shards. Pass order_shards=0."
+                f"this sampler has one order for all shards, but order_shards={order_shards}. Pass order_shards=0."
             )
         return sampler
     equal_parts = sampler.shard_options.drop_remainder

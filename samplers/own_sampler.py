@@ -89,7 +89,7 @@ class ScalarSampler(VectorSampler):
         if getattr(metadata, "record_key", None) is None:
             raise TypeError(
                 f"{type(self._sampler).__name__}[{position}] returned {short_repr(metadata)}. A sampler must "
-                "return RecordMetadata(index, record_key)."
+                "return headrace.RecordMetadata(index, record_key), with the key of a record, an int in [0, len(source))."
             )
         return metadata
 
@@ -208,6 +208,6 @@ def _refuse_iterable(sampler: Any) -> None:
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"{a_kind_of(sampler)} gives its records only in order, but headrace needs the record at any "
-        f"position. Pass {remedy}."
+        f"sampler={short_repr(sampler)} is {a_kind_of(sampler)}, which can only be iterated, but headrace asks for the "
+        f"record at any position. Pass {remedy}."
     )

@@ -372,7 +372,7 @@ class VectorSampler:
         Raises:
             TypeError: if the order has no weights.
         """
-        raise TypeError(f"{short_repr(self)} has no weights. Use a MixSampler or a WeightedSampler to change weights.")
+        raise TypeError(f"{short_repr(self)} has no weights that can change. Use a MixSampler or a WeightedSampler.")
 
     @property
     def weights_description(self) -> str:
@@ -393,8 +393,8 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
     index = operator.index(index)
     if not 0 <= index < len(sampler):
         raise IndexError(
-            f"position {short_repr(index)} is outside of [0, {len(sampler)}), the positions of {sampler}. "
-            "Pass one of these."
+            f"position {short_repr(index)} is outside of [0, {len(sampler)}), the positions of "
+            f"{short_repr(sampler, 200)}. Pass one of these."
         )
     key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
     return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))

@@ -45,7 +45,9 @@ class ShardOptions:
     def __post_init__(self) -> None:
         count = whole_number("shard_count", self.shard_count, 1, None, "the number of shards")
         object.__setattr__(self, "shard_count", count)
-        index = whole_number("shard_index", self.shard_index, -1 << 63, None, "this process's shard, from 0")
+        index = whole_number(
+            "shard_index", self.shard_index, -1 << 63, None, "the number of this process's shard, from 0"
+        )
         object.__setattr__(self, "shard_index", index)
         drops = true_or_false("drop_remainder", self.drop_remainder)
         object.__setattr__(self, "drop_remainder", drops)
@@ -83,10 +85,10 @@ def as_shard_options(options: Any) -> ShardOptions:
     if not isinstance(options, type) and hasattr(options, "shard_index") and hasattr(options, "shard_count"):
         return ShardOptions(options.shard_index, options.shard_count, getattr(options, "drop_remainder", False))
     if isinstance(options, type) and issubclass(options, ShardOptions):
-        arguments = "index, count" if options is ShardOptions else ""
-        raise TypeError(
-            f"shard_options={options.__name__} is a class. Pass an instance, headrace.{options.__name__}({arguments})."
-        )
+        instance = "headrace.ShardOptions(index, count)" if options is ShardOptions else f"{options.__name__}(…)"
+        if options in (NoSharding, ShardByJaxProcess):
+            instance = f"headrace.{options.__name__}()"
+        raise TypeError(f"shard_options={options.__name__} is a class. Pass an instance, {instance}.")
     raise TypeError(
         f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ShardOptions(index, count)."
     )

@@ -171,9 +171,14 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
         yield Checkpoint(path, [_read(path)])
         return
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
+    if not path.exists():
+        raise CheckpointError(
+            f"there is no file or folder {shorten(path)}. Pass the path of a saved state or checkpoint."
+        )
     if not files:
         raise CheckpointError(
-            f"{shorten(path)} contains no process_<i>-of-<n>.json. Pass a file, or the folder of a checkpoint."
+            f"{shorten(path)} contains no files process_<i>-of-<n>.json, which states are saved in. Pass the folder of a "
+            "checkpoint, or a state file."
         )
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:

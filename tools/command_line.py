@@ -115,7 +115,7 @@ def _positive(what: str, text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number. Pass a number of {what}, above 0.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0. Pass a number of {what}.")
     return value
 
 

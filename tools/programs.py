@@ -16,13 +16,13 @@ import cloudpickle
 
 from ..chains.iter_dataset import IterDataset
 from ..chains.map_dataset import MapDataset
-from ..common.messages import a_kind_of, first_few, short_repr, shorten
+from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
 from ..loader.timing.listeners import listening
 
-_NAME_A_LOADER = "Name a loader, or a function without arguments that makes one"
+_NAME_A_LOADER = "Name a function without arguments that returns one"
 
 
 class FirstLoop(BaseException):
@@ -110,8 +110,8 @@ class Program:
                 raise
         if not loops:
             raise ProgramError(
-                f"{self.path} ended without taking a batch from a loader of headrace. Name a loader "
-                "of the program, PROGRAM.py:name."
+                f"{self.path} ended without taking a batch from a loader of headrace. Leave --run out, and name a loader of "
+                f"the program, or a function that returns one: {self.path}:name."
             )
         try:
             yield loops[0]
@@ -135,7 +135,8 @@ class Program:
                     f"there is no file {self.path}. Pass the path of a program, PROGRAM.py, or PROGRAM.py:name."
                 ) from None
             except OSError as error:
-                raise ProgramError(f"{self.path} cannot be read: {shorten(error)}. Check its permissions.") from error
+                remedy = remedy_for(error, "Pass the path of a Python file that you may read")
+                raise ProgramError(f"{self.path} cannot be read: {error.strerror or error}. {remedy}.") from error
             exec(code, vars(own))
 
     def _found(self, names: Mapping[str, Any]) -> Any:
@@ -147,7 +148,7 @@ class Program:
                 raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level. {remedy}")
             return names[known[0]]
         if self.name not in names:
-            raise ProgramError(f"{self.path} has no {self.name}. {remedy}")
+            raise ProgramError(f"{self.path} has no name {self.name} at its top level. {remedy}")
         found, verb = names[self.name], "is"
         if callable(found) and not isinstance(found, LOADERS):
             with suppress(ValueError):  # it does not tell what it takes
@@ -161,7 +162,7 @@ class Program:
             with program_errors(self.path):
                 found, verb = found(), "returns"
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{self.name} {verb} {a_kind_of(found)}. {remedy}")
+            raise ProgramError(f"{self.path}:{self.name} {verb} {a_kind_of(found)}, which is not a loader. {remedy}")
         return found
 
 

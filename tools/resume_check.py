@@ -257,7 +257,8 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
                 return _accusation(whole.operations, count, keys, in_place)
         given = first
     return (
-        "each operation on its own gives the same a second time, so that one of them must depend on what ran before it."
+        "each operation on its own gives the same a second time, so that one of them must depend on what ran before it. "
+        "Look for values that calls share: global variables, attributes, or arrays that are changed in place."
     )
 
 

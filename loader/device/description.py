@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ...common.messages import a_kind_of, shorten
+from ...common.validation import whole_number
 from ...migration_hints.decorators import explained_as
 from .options import FeederOptions
 
@@ -190,4 +191,6 @@ def device_put(
         if name not in known:
             others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
             raise TypeError(f"device_put has no argument {shorten(name)}=. Use {others}.")
+    for name, size in (("cpu_buffer_size", cpu_buffer_size), ("device_buffer_size", device_buffer_size)):
+        whole_number(name, size, 1, None, "a positive int")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

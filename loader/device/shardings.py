@@ -123,7 +123,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
         raise ShardingError(
             f"the tree of shardings does not fit this batch: {shorten(error)}. Pass one sharding for all leaves, or a "
-            f"tree with a sharding for each leaf.{remedy}"
+            f"tree with the same keys as the batch, and a sharding for each leaf.{remedy}"
         ) from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]

@@ -37,6 +37,9 @@ from .transport import Action, Event, Message, StoredRows, Transport
 
 LOGGER = logging.getLogger("headrace")
 
+_RESTORE = "Start Ray with a larger --object-store-memory, or use fewer workers, and restore the last checkpoint"
+_NO_WORKERS = "Look at the output above, and whether memory ran out; or pass worker_count=0, to work without workers"
+
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
 """Seconds that workers may need to finish unwanted tasks. Workers that need more are ended instead."""
@@ -92,7 +95,7 @@ class RowsWithTask:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
                 reason = None if block.failure is None else block.failure.error
-                raise reason or WorkerCrashedError("rows were lost, and could not be made again.")
+                raise reason or WorkerCrashedError(f"Ray lost rows, which could not be made again. {_RESTORE}.")
             self.rows = block.rows.rows
         return self.rows.lost
 
@@ -106,9 +109,7 @@ class RowsWithTask:
                 return elements
             losses += self.rows.lost
             if losses >= MAX_TRIES:
-                raise WorkerCrashedError(
-                    f"Ray lost the rows of a task {MAX_TRIES} times. Restore a checkpoint, with larger object stores."
-                )
+                raise WorkerCrashedError(f"Ray lost the rows of a task {MAX_TRIES} times. {_RESTORE}.")
             self.handle.executor.handle_events(wait=False)
 
 
@@ -325,7 +326,7 @@ class PooledExecutor(Executor):
                 LOGGER.warning(text)
             case messages.Fail(event):
                 self.close()
-                raise WorkerCrashedError(f"{event} Look at its output and at the memory, or pass worker_count=0.")
+                raise WorkerCrashedError(f"{event} {_NO_WORKERS}.")
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""

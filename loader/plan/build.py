@@ -77,7 +77,7 @@ def make_pipeline(
         if operation.needs_seed and order.seed is None:
             raise SeedError(
                 f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
-                "Pass seed= to the sampler, IndexSampler(…, seed=0)."
+                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load()."
             )
     planned: Any = planned_batches(source, order, checked) or planned_packs(source, order, checked)
     if planned is not None:
@@ -85,8 +85,8 @@ def make_pipeline(
         order = rows.with_shard_options(shard)
     if wanted is not None and planned is not None:
         raise ValueError(
-            "batches planned from lengths cannot be combined with records that are appended during "
-            'the run. Pass growth="hand", which reads only the records that exist now.'
+            "batches or packed rows that are planned from lengths cannot be combined with records that are "
+            'appended during the run. Pass growth="hand", which reads only the records that exist now.'
         )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))

@@ -157,7 +157,7 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
     """
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
-            raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")
+            raise ShardingError(f"{short_repr(operation)} on {shards} shards: it {operation.single_shard}.")
 
 
 def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
@@ -188,8 +188,8 @@ def check_balanced(operations: Iterable[Operation]) -> None:
         if operation.plans_rows:
             raise ValueError(
                 f"balance= divides records among shards before {short_repr(operation)}, so the rows that it makes "
-                "would not be balanced. Pack first, with MapDataset…pack(…, "
-                "lengths=…).to_iter_dataset(balance=…). In a DataLoader, put Pack directly after maps."
+                "would not be balanced. In a DataLoader, put Pack before all operations except maps; or pack a dataset, "
+                "MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)."
             )
 
 

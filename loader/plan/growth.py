@@ -51,11 +51,11 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     held = any(facts_of(part).grows for name, part in parts.items() if name not in growing)
     if not growing or held:
         if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
+            given = '"epoch" (the default)' if wanted is None else f"{wanted.at!r}"
             raise ValueError(
-                f"growth={wanted.at if wanted else 'epoch'!r} works for a source that is read in "
-                "whole epochs, and for parts of a MixSampler. A Subset, or a dataset that is sliced, "
-                "mixed, joined, or repeated after a batch, reads only the records that exist when it "
-                'is made. Pass growth="hand" to accept this.'
+                f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A "
+                "Subset, or a dataset that is sliced, mixed, joined, or repeated after a batch, reads only the records "
+                'that exist when it is made. Pass growth="hand" to accept this.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -70,7 +70,7 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         raise ValueError(
             f"{shard.shard_count} shards must begin to read appended records at the same step. They write this "
             "step to a folder beside the data, but this folder does not exist or cannot be written. Pass "
-            'growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or '
+            f'growth=headrace.GrowthOptions({wanted.at!r}, log="a folder that all shards can write to"), or '
             'growth="hand", which reads only the records that exist now.'
         )
     return wanted

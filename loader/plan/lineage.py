@@ -107,9 +107,9 @@ class ReshardHistory:
         for order in self.orders:
             if left < min(order.total, order.dense_from):
                 raise CheckpointError(
-                    f"the state is of a run of {self.last_total} positions that was on other shards before, but this "
-                    f"sampler has {total}, fewer than these shards have passed. Pass at least the former number of "
-                    "records and epochs."
+                    f"the state is of a run over {self.last_total} records (in all epochs), but this sampler has only "
+                    f"{total}, fewer than the shards of that run have read. Pass at least the former number of records "
+                    "and epochs."
                 )
             left += order.length - order.total
 
@@ -159,8 +159,9 @@ class ReshardHistory:
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
             raise CheckpointError(
-                f"the states are damaged: they say that shards had read {list(reached)[:8]} of "
-                f"{length} positions, which cannot be. Restore another checkpoint."
+                f"the states do not fit this loader: the shards had read {list(reached)[:8]} records each, but this "
+                f"loader has only {length} in all epochs and shards. Pass at least the former number of records and "
+                "epochs, or restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))

@@ -101,8 +101,8 @@ def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
     unknown = [name for name in omit if name not in names]
     if unknown:
         raise ValueError(
-            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(names, 8)}. Use "
-            "names of these parts."
+            f"omit= names part {short_repr(unknown[0])}, but the parts of the mix are {first_few(names, 8)}. Use "
+            "these names."
         )
     return omit
 

@@ -60,15 +60,15 @@ def with_datasets_of_now(
     moved.check_draws(cursor)
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
-            "the datasets of a mix changed, and the checkpoint was saved inside a window after the mix, so "
-            "random operations would draw other numbers. Keep the datasets (weights can change), or restore "
-            "a checkpoint that was saved between two windows."
+            "the datasets of a mix changed, and the checkpoint was saved in the middle of records that a batch, Pack or "
+            "window_shuffle after the mix takes together, so random operations would draw other numbers. Keep the "
+            "datasets (weights can change), or restore a checkpoint of another step."
         )
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _has_changed(state):
         raise CheckpointError(
             "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and the checkpoint "
-            "was saved inside a window of a Pack or window_shuffle, which would contain other records. Restore with the "
-            "former mix, and change it at a step where a window ends."
+            "was saved while a Pack or window_shuffle held records back, which would now be others. Restore with the former "
+            "mix, and change it at another step."
         )
     state = dataclasses.replace(
         state, cursor=cursor, history=state.history.by_leaf(moved.by_leaf), marks=moved.marks(state.marks)
@@ -169,10 +169,10 @@ class _Moved:
             draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
-                    "the checkpoint was saved inside a window, or inside the elements of one record, of dataset "
-                    f"{short_repr(name)}, and the datasets before it in the mix changed, so random operations would "
-                    "draw other numbers. Add datasets at the end, keep those before it (with weight 0), or restore a "
-                    "checkpoint that was saved between two windows."
+                    f"the checkpoint was saved while dataset {short_repr(name)} held records back (in a batch, Pack, "
+                    "window_shuffle or FlatMap), and the datasets before it in the mix changed, so random operations "
+                    "would draw other numbers. Add datasets at the end, keep those before it (with weight 0), or "
+                    "restore a checkpoint of another step."
                 )
 
     def _is_renumbered(self, name: str) -> bool:

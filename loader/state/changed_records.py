@@ -283,8 +283,8 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     if any(any(state.cursor.positions) or any(state.cursor.skips) for state in states):
         raise CheckpointError(
             "other records are omitted than in the state, which was saved inside an epoch of "
-            "loader.epochs(): its batches would change. Restore a checkpoint that was saved between two "
-            "epochs, or loop over iter(loader), where omit= can change at any step."
+            "loader.epochs(): its batches would change. Restore with the former omit= or a checkpoint that was saved between "
+            "two epochs. In later runs, loop over iter(loader), where omit= can change at any step."
         )
     check_all_shards(states, "records were left out")
     return retold(states, known, order.saved)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.messages import first_few
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
@@ -60,8 +59,8 @@ def migrate(
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
             "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
-            "between two rows of a FlatMap or inside a window. Make one of the two changes now, and the other one at a "
-            "later step; or restore a checkpoint of another step."
+            "between two rows of a FlatMap, or while a Pack or window_shuffle held records back. Make one of the two changes "
+            "now, and the other one at a later step; or restore a checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
     return _with_leaves(pipeline, states, strict, run)
@@ -85,6 +84,8 @@ def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt all sources of a pipeline of joined streams, and the states, to changed orders or records."""
+    if len(states[0].identity.orders) != len(pipeline.leaves):
+        return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):
         if _may_change(pipeline.leaves[number], states[0].order(number)):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)
@@ -103,10 +104,9 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
         if leaf.of_several and saved != planned:
-            names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
             raise CheckpointError(
-                f"batches or packed rows are planned from lengths, and the plan differs from the state ({names} "
-                "changed): records would come twice or never. Restore with the former lengths, window and "
+                "batches or packed rows are planned from lengths, and this plan differs from that of the state, so records "
+                "would come twice or never. Restore with the former sampler (seed, num_epochs), records, lengths, window= and "
                 "costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
             )
 

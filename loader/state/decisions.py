@@ -12,7 +12,7 @@ import secrets
 from contextlib import suppress
 from typing import NamedTuple
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers.history import ONLY
 
@@ -65,8 +65,8 @@ class DecisionLog:
                 raise TypeError
         except (ValueError, TypeError):
             raise CheckpointError(
-                f"{shorten(path)} has the decisions of a run about its growing source, and is damaged: "
-                f"{short_repr(text)}. Pass another log= to begin a new history."
+                f"{shorten(path)}, a file by which shards agree when to read appended records, is damaged: "
+                f"{short_repr(text)}. Pass growth=headrace.GrowthOptions(log=…) with another folder."
             ) from None
         return found
 
@@ -101,10 +101,10 @@ class DecisionLog:
                 os.remove(beside)
 
     def _unusable(self, how: str, error: OSError) -> CheckpointError:
+        other = "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and write"
+        remedy = remedy_for(error, other)
         return CheckpointError(
-            f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "
-            f"{error.strerror or error}. Pass growth=headrace.GrowthOptions(log=…) with a folder that "
-            "all shards can read and write."
+            f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: {error.strerror or error}. {remedy}."
         )
 
     def _path(self, position: int) -> str:

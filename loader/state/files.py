@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any
 
-from ...common.messages import a_kind_of, first_few, short_repr, shorten, shorten_lines
+from ...common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten, shorten_lines
 from ...errors import CheckpointError
 from .record_checks import MissingShardsError
 
@@ -156,7 +156,8 @@ def unreadable(path: Any, error: OSError) -> CheckpointError:
         error: the error of the operating system.
     """
     place = error.filename or path
-    return CheckpointError(f"{place} cannot be read: {error.strerror or error}. Pass the path of a saved state.")
+    remedy = remedy_for(error, "Pass the path of a saved state that this process may read")
+    return CheckpointError(f"{shorten(place)} cannot be read: {error.strerror or error}. {remedy}.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:

@@ -241,8 +241,8 @@ def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftove
         former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix)))
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(
-            f"the state has an unfinished element at {short_repr(list(rest.cursor[:3]))}, where this "
-            "pipeline has none. Restore it with the pipeline that saved it."
+            "the state was saved in the middle of a batch, Pack, FlatMap or the like that this pipeline does not have there "
+            f"({short_repr(list(rest.cursor[:3]))}). Restore it with the pipeline that saved it."
         )
     return former
 
@@ -282,10 +282,9 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
         if begun and former != size:
             raise CheckpointError(
-                "the checkpoint was saved between two elements of a batch or window of "
-                f"{short_repr(former)}. With {short_repr(size)}, its elements would repeat or be "
-                "lost. Keep the size until this batch or window ends, or restore a checkpoint that "
-                "was saved between two batches."
+                "the checkpoint was saved between two elements that were made of one batch or window of "
+                f"{short_repr(former)} elements. With {short_repr(size)}, its elements would repeat or be "
+                "lost. Keep the former size until a later step, or restore a checkpoint of another step."
             )
 
 
@@ -332,9 +331,13 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
             all of these shards read parts of the order for a single shard; else 0.
 
     Raises:
-        CheckpointError: the sampler cannot give that many shards an order of their own, so the state is damaged.
+        CheckpointError: the sampler cannot give that many shards an order of their own.
     """
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {shorten(error)}. Restore another checkpoint.") from None
+        reason = str(error).partition(". ")[0]
+        raise CheckpointError(
+            f'the state is of a run with algorithm="grain", and does not fit this sampler: {shorten(reason)}. Restore it with '
+            "the sampler that saved it, and with as many records."
+        ) from None

@@ -74,7 +74,7 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
     if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
         raise TypeError(
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
-            'MapDataset.mix, without Filter, FlatMap, Pack, joined streams and on_error="skip". Save the states of '
+            "MapDataset.mix, without Filter, FlatMap, Pack, window_shuffle, joined streams and on_error=. Save the states of "
             "all shards, and restore them with set_states(states, strict=False) in a program with the new weights."
         )
     if pipeline.leaf.growth is not None:
@@ -213,7 +213,7 @@ def change_of(
     given = {name: value for name, value in wanted.items() if value is not None}
     if len(given) != 1:
         raise TypeError(
-            f"change() makes one change a call, but was given {' and '.join(given) or 'none'}. Pass weights=, omit= or "
+            f"change() makes one change a call, but was given {' and '.join(given) or 'no argument'}. Pass weights=, omit= or "
             "batch_size=, and call it again for another change."
         )
     ((name, value),) = given.items()
@@ -251,7 +251,7 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     ):
         raise TypeError(
             f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack and on_error="skip", and with growth="hand". Save the states of all shards, and '
+            'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all shards, and '
             f"restore them with set_states(states, strict=False) in a program with the new {name}."
         )
     if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:
@@ -303,8 +303,9 @@ def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: 
     try:
         return resume(change.described(loaders), [here], False, run, of_all_shards=every, equal_steps=every)
     except CheckpointError as error:
+        reason = str(error).partition(". ")[0].removesuffix(".")  # without the remedy, which is for checkpoints
         raise ValueError(
-            f"the run cannot be changed at step {here.step}: {shorten(error, 300)} Make the change at another step."
+            f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the change at another step."
         ) from None
 
 

@@ -39,12 +39,12 @@ def changing(sampler: Any, saved: SavedOrder, counts: bool) -> ChangingSampler |
 
     Args:
         sampler: the current sampler.
-        saved: the order in the state. The result is None if the state does not know the order.
+        saved: the order in the state. The result is None if the state has another kind of order, or none.
         counts: True if the sampler's source has generations (versions of the source's files).
             If False, the result has the generation at the end of the run.
     """
-    if not saved.described:
-        return None
+    if not saved.described or saved.described.get("kind") != sampler.fingerprint.get("kind"):
+        return None  # another kind of order, whose changes may be of weights
     if isinstance(sampler, ChangingSampler):
         # Without its changes: an iterator that was restored before has those of that run.
         return sampler.of_generation(sampler.generation if counts else RecordsHistory.of(saved).last.generation)
@@ -104,8 +104,8 @@ def check_omitted(before: str, now: str, of_part: str = "") -> None:
         raise CheckpointError(
             f"the state is of a run that omitted {_count(before):,} records{of_part}, but now "
             f"{_count(now):,}{' others' if _count(now) == _count(before) else ''} are omitted, so "
-            "some would come back. Pass all of them to omit=, or pass strict=False if records may "
-            "come back."
+            "some would come back. Pass all records that were omitted before to omit=, or strict=False to "
+            "set_state(…) if records may come back."
         )
 
 
@@ -135,10 +135,10 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     shards = states[0].shard[1]
     if len(states) < shards:
         raise MissingShardsError(
-            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not "
-            "say at which steps the other shards were, so records could come twice or never. Call "
-            "set_states(…) with the states of all shards. If all shards were at the same step, call "
-            "set_states([state], equal_steps=True)."
+            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not say at which steps the "
+            "other shards were, so records could come twice or never. Call set_states(…) with the states of all shards. If "
+            "all shards were at the same step, call set_states([state], equal_steps=True). If you passed strict=False, pass "
+            "it again."
         )
 
 
@@ -164,8 +164,9 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
             if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
                 raise CheckpointError(
                     f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
-                    "where the change begins, but a state has only a digest of the former values. Restore with the "
-                    "former values, and save states when all shards are at the same step, between two windows."
+                    "where the change begins, but the state does not contain the former values. Restore with the former "
+                    "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
+                    "Pack or window_shuffle held records back."
                 )
 
 
@@ -199,9 +200,9 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             if len(late):
                 record = pipeline.leaf.describe_key(int(late[0]))
                 raise CheckpointError(
-                    f"record {record} is omitted now, but it is in a window that was only partly delivered, or "
-                    "some shards have read it and others not. Restore states that all shards saved at the same step, "
-                    "between two windows."
+                    f"record {record} is omitted now, but a Pack or window_shuffle already holds it, or some shards have "
+                    "passed it and others not. Restore states that all shards saved at the same step, not while records "
+                    "were held back.",
                 )
 
 

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...common.fields import replaced
-from ...common.messages import first_few, short_repr
+from ...common.messages import short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
 from ...samplers.changing.history import RecordsHistory
@@ -22,7 +22,7 @@ from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.history import Mark
-from ..plan.identity import WEIGHT, differences
+from ..plan.identity import differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
@@ -31,6 +31,7 @@ from .changed_streams import migrate
 from .changed_weights import check_left
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .record_checks import changing, former_length, length_of
+from .refusals import REMEDY, of_another, remedy_of
 from .schema import LoaderState
 
 
@@ -106,7 +107,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
             "equal_steps=True needs a pipeline in which each step has the same number of records, "
-            'without Filter, FlatMap, Pack, joined streams or on_error="skip". Call set_states(…) '
+            "without Filter, FlatMap, Pack, window_shuffle, joined streams or on_error=. Call set_states(…) "
             "with the states of all shards."
         )
     if pipeline.leaf.growth is not None:
@@ -136,7 +137,7 @@ def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
     described = saved.described
     records, epochs = None if "epoch" in described else described.get("records"), described.get("epochs", 0)
     if records is not None and (order := changing(sampler, saved, True)) is not None:
-        return length_of(order.with_history(RecordsHistory.of(saved)))
+        return former_length([state], saved, order.with_history(RecordsHistory.of(saved)))
     if records is not None and epochs != 0:
         return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
     return length_of(sampler)
@@ -159,46 +160,19 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     if state.shard != shard:
         changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
     if changed:
-        remedy = _REMEDY if state.shard == shard else _SHARDS if len(changed) == 1 else f"{_SHARDS}, {_IF_MORE_CHANGED}"
-        raise CheckpointError(_of_another("the state belongs", changed, remedy))
+        remedy = remedy_of(state, pipeline, len(changed) > 1)
+        raise CheckpointError(of_another("the state belongs", changed, remedy))
     found = with_lineages(pipeline, state.history.shards, pipeline.shard)
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
-            f"the position in the state, {short_repr(list(cursor))}, is outside of this pipeline, "
-            f"which has {short_repr([leaf.total for leaf in found.leaves])} positions, "
-            f"{len(found.stages)} stages and {len(found.joins)} joins. Restore it with the pipeline "
-            "that saved it."
+            f"the state does not fit this loader: its shard had read {short_repr(list(cursor.positions))} records (of "
+            f"each source, in all epochs), and here the shard has {short_repr([leaf.total for leaf in found.leaves])}, or "
+            "other operations. Restore it with the pipeline that saved it, or with at least as many records and epochs."
         )
     resuming = with_formers(pipeline, found, cursor.unfinished)
     skips = cursor.skips if any(cursor.skips) else resuming.start.skips
     return Resumed(pipeline, resuming, replaced(cursor, skips=skips), state)
-
-
-_REMEDY = "Restore it with the pipeline that saved it, or pass strict=False if the change is on purpose"
-
-_SHARDS = "Call set_states(…) with the states of all shards"
-
-_IF_MORE_CHANGED = "in the pipeline that saved them, or with strict=False if the other changes are on purpose"
-
-MOST_WEIGHTS = 5  # lines of an error
-
-
-def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message of an error for a state that belongs to another pipeline. Each changed weight of a mix gets a line.
-
-    Args:
-        what: beginning of the sentence.
-        changed: descriptions of the differences.
-        remedy: what to do, as the end of the sentence.
-    """
-    weights = [line for line in changed if line.startswith(WEIGHT)]
-    if len(weights) < 2:
-        return f"{what} to another pipeline ({first_few(changed)}). {remedy}."
-    others = [line for line in changed if line not in weights]
-    lines = [*weights[:MOST_WEIGHTS], *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else [])]
-    told = "".join(f"\n  {line}" for line in lines)
-    return f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}). {remedy}.{told}"
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
@@ -365,7 +339,7 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
             "Keep the number of shards."
         )
     if strict and (changed := _changes(pipeline, state)):
-        raise CheckpointError(_of_another("the states belong", changed, _REMEDY))
+        raise CheckpointError(of_another("the states belong", changed, REMEDY))
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:

@@ -130,7 +130,7 @@ class LoaderState:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"the state is not JSON ({error}): {short_repr(data)}. Pass the bytes that get_state() returned."
+                f"the state is not JSON ({error}): {short_repr(data)}. It must be the bytes that get_state() returned."
             ) from None
         return cls.from_dict(values, like)
 
@@ -155,7 +155,7 @@ class LoaderState:
         content = unsealed(values) if isinstance(values, dict) and CHECKSUM in values else {}
         if not NEEDED <= content.keys() <= NAMES:
             raise CheckpointError(
-                f"{short_repr(values)} is not a state of a headrace loader. Pass the bytes that get_state() returned."
+                f"{short_repr(values)} is not a state of a headrace loader. It must be what get_state() returned."
             )
         with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
@@ -189,7 +189,7 @@ def parsed(states: Any) -> list[LoaderState]:
     """
     if not isinstance(states, (list, tuple)):
         raise CheckpointError(
-            f"set_states takes a list of states, not {a_kind_of(states)}. Pass the states of all shards."
+            f"set_states takes a list of states, but was given {a_kind_of(states)}. Pass a list with the states of all shards."
         )
     read: list[LoaderState] = []
     for number, state in enumerate(states):

@@ -222,7 +222,7 @@ class EmptyStreamGuard:
             NothingPassesError(
                 f"no element came out of the operations for {request.stop - self._since} records in a row of an endless "
                 f"stream, and an epoch has {self._leaf.epoch_length}: a Filter, a FlatMap or on_error='skip' drops everything. "
-                "Check its condition, or pass num_epochs= to let the stream end."
+                "Check the condition, or the errors in the log; or pass num_epochs= to let the stream end."
             )
         )
 

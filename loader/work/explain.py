@@ -187,8 +187,10 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
         reason: text that says how the last worker ended.
     """
     records = task_in_words(task, blocks, pipeline)
+    late = reason.startswith("was stopped after timeout")
+    longer, does = ("Pass a larger timeout=, correct", "hangs") if late else ("Correct", "ends it")
     error = WorkerCrashedError(
-        f"{records}: a worker {reason}. Correct the operation that ends or hangs it, or leave such records out "
+        f"{records}: a worker {reason}. {longer} the operation or the source that {does}, or leave such records out "
         'with on_error="skip".'
     )
     tags = None if pipeline.aligned else RowOrigins()

@@ -161,9 +161,9 @@ class ChangingSampler(VectorSampler):
         layer = self._layers[number]
         if layer is None:
             raise CheckpointError(
-                f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state "
-                "has only a digest of the keys that were omitted then. Restore with the omit= of that run. Add keys "
-                "to it only when all shards are at the same step, between two windows and before the end."
+                f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state does not "
+                "contain the keys that were omitted then. Restore with the omit= of that run. Add keys to omit= only at a "
+                "checkpoint of all shards at the same step, before the end, and not while a Pack or window_shuffle is filled."
             )
         return layer
 

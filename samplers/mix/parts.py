@@ -71,8 +71,8 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
                 f"part {short_repr(name)} of the mix has no records. Leave it out, or pass a source with records."
             ) from None
         raise TypeError(
-            f"part {short_repr(name)} of the mix is {short_repr(part)}, which is not a source. Pass "
-            "its source, the number of its records, or an IndexSampler."
+            f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the number of its records "
+            f"(1 to {MAX_SIZE:,}), or an IndexSampler."
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
@@ -82,7 +82,7 @@ def _records_of(part: Any) -> Any:
     """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is."""
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
-    return len(part) if hasattr(part, "__len__") else part
+    return len(part) if hasattr(part, "__len__") and not isinstance(part, (str, bytes)) else part
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:

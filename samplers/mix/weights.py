@@ -52,15 +52,22 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
         return ((0, (1.0,) * len(names)),)
     if not _is_schedule(weights):
         return ((0, weights_of(weights, names)),)
+    for step, values in weights:
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+            raise TypeError(
+                f"weights= is read as a schedule of pairs (step, weights), but the weights of the pair "
+                f"({short_repr(step)}, {short_repr(values)}) are {a_kind_of(values)}. Pass a number for each part: "
+                "one list or dict of them, or a schedule, [(0, {…}), (10_000, {…})]."
+            )
     steps = [step for step, _ in weights]
     stages = tuple((_position(step, unit), weights_of(values, names)) for step, values in weights)
     if steps[0] != 0:
-        raise ValueError(f"the schedule begins at step {steps[0]}. Add a stage that begins at step 0.")
+        raise ValueError(f"weights=: the first step of the schedule is {steps[0]}. Begin it with a pair (0, weights).")
     if any(start >= stop for start, stop in pairwise(steps)):
         first_steps = first_few(steps, 8)
         raise ValueError(
-            f"the stages of the schedule begin at the steps {first_steps}, but each must begin at a later step than the "
-            "one before it. Sort the stages by step, and remove repeated steps."
+            f"weights=: the steps of the schedule are {first_steps}, but each must be larger than the one before it. "
+            "Sort the pairs (step, weights) by step, and remove repeated steps."
         )
     return stages
 
@@ -85,21 +92,25 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     if isinstance(max_epochs, (list, tuple)):
         if len(max_epochs) != len(names):
             raise ValueError(
-                f"max_epochs= has {len(max_epochs)} numbers, but there are {len(names)} parts. Pass a "
-                "number for each part, or None for no limit."
+                f"max_epochs= has {len(max_epochs)} values, but there are {len(names)} parts. Pass one for each part: a "
+                "number of epochs, or None for a part without a limit."
             )
         max_epochs = {name: epochs for name, epochs in zip(names, max_epochs) if epochs is not None}
     if not isinstance(max_epochs, Mapping):
         raise TypeError(
-            f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict with a number for each part."
+            f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict with a number of epochs for "
+            "each part that has a limit."
         )
     unknown = [name for name in max_epochs if name not in names]
     if unknown:
         raise ValueError(
-            f"max_epochs= names {first_few(unknown)}, but the parts are {first_few(names, 8)}. Use these names."
+            f"max_epochs= names {_quoted(unknown)}, but the parts are {_quoted(names, 8)}. Use the names of parts."
         )
-    remedy = "the number of epochs after which the part leaves the mix"
-    return {name: whole_number("max_epochs", epochs, 1, None, remedy) for name, epochs in sorted(max_epochs.items())}
+    remedy = "the number of epochs after which the part leaves the mix, or leave the part out"
+    return {
+        name: whole_number(f"max_epochs[{short_repr(name)}]", epochs, 1, None, remedy)
+        for name, epochs in sorted(max_epochs.items())
+    }
 
 
 def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]) -> Stages:
@@ -139,7 +150,7 @@ def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
 
 
 def _position(step: Any, unit: int) -> int:
-    return unit * whole_number("step", step, 0, MAX_POSITION // unit, "the step at which a stage of a schedule begins")
+    return unit * whole_number("step", step, 0, MAX_POSITION // unit, "the number of the first step with these weights")
 
 
 def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
@@ -162,7 +173,10 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
             "with a number for each part, or a schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
-        raise ValueError(f"there are {len(weights)} weights, but {len(names)} parts. Pass one weight for each part.")
+        raise ValueError(
+            f"weights= has {len(weights)} values, but there are {len(names)} parts: {_quoted(names, 8)}. Pass one weight "
+            "for each part."
+        )
     numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
     _check_drawn(numbers)
     return numbers
@@ -170,7 +184,7 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
 
 def _check_drawn(numbers: Sequence[float]) -> None:
     if not any(numbers):
-        raise ValueError("all weights are 0, so nothing could be drawn. Give at least one part a weight above 0.")
+        raise ValueError("all weights are 0, so nothing could be drawn. Pass at least one weight above 0.")
 
 
 def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
@@ -178,20 +192,25 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
     unknown = [name for name in weights if name not in known]
     if unknown:
         raise ValueError(
-            f"weights= names {first_few(unknown)}, but the parts are {first_few(names, 8)}. Use these names."
+            f"weights= names {_quoted(unknown)}, but the parts are {_quoted(names, 8)}. Use the names of parts."
         )
     missing = [name for name in names if name not in weights]
     if missing:
         raise ValueError(
-            f"weights= has no {first_few(missing)}. Pass a weight for each part, 0 for a part that is not drawn."
+            f"weights= has no weight for the parts {_quoted(missing)}. Pass a weight for each part, 0 for a part that is "
+            "not drawn."
         )
+
+
+def _quoted(names: Sequence[str], count: int = 3) -> str:
+    return first_few([short_repr(name) for name in names], count)
 
 
 def _number(weight: Any, name: str) -> float:
     if isinstance(weight, bool) or not isinstance(weight, Real):
         raise TypeError(
-            f"the weight of {short_repr(name)} is {short_repr(weight)}, which is not a number. Pass a "
-            "number of at least 0."
+            f"the weight of {short_repr(name)} is {short_repr(weight)}, {a_kind_of(weight)}. Pass an int or a float of at "
+            "least 0."
         )
     if not math.isfinite(weight) or weight < 0:
         raise ValueError(
@@ -210,8 +229,8 @@ def ramped(stages: Stages) -> Stages:
     """
     if len(stages) < 2:
         raise ValueError(
-            "ramp=True changes the weights gradually from one stage to the next, but weights= has only one "
-            "stage. Pass a schedule, [(0, {…}), (10_000, {…})]."
+            "ramp=True changes the weights gradually between the steps of a schedule, but weights= has the same weights "
+            "for all steps. Pass a schedule of at least two, [(0, {…}), (10_000, {…})], or leave ramp= out."
         )
     cut: list[tuple[int, tuple[float, ...]]] = []
     for (start, before), (stop, after) in pairwise(stages):

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
-from ...common.messages import first_few, short_repr
+from ...common.messages import a_kind_of, first_few, short_repr
 from ..balance import Balance
 from ..mix.order import MixOrder
+from ..mix.weights import weights_of
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
@@ -140,11 +141,13 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
     array = np.asarray(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
-            f"{name}= has shape {array.shape}, but labels have one axis. Pass one label for each record, "
-            f"1 to {MOST_RECORDS:,} of them."
+            f"{name}= has shape {array.shape}. Pass a list or a one-dimensional array with a label for each record, "
+            f"1 to {MOST_RECORDS:,} labels."
         )
     if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
-        raise TypeError(f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass integers or strings.")
+        raise TypeError(
+            f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass labels that are all integers or all strings."
+        )
     classes, of_record = np.unique(array, return_inverse=True)
     return classes, of_record.astype(np.int64, copy=False)
 
@@ -157,12 +160,28 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         )
         if missing:
             raise ValueError(
-                f"class_weights= has no {first_few(missing)}. Pass a weight for each class of the "
+                f"class_weights= has no weight for the labels {_quoted(missing)}. Pass a weight for each class of the "
                 "labels, 0 for a class that is not drawn."
             )
         if unknown:
             raise ValueError(
-                f"class_weights= names {first_few(unknown)}, but no record has this label. Leave these names out."
+                f"class_weights= has weights for {_quoted(unknown)}, but no record has such a label. Leave these weights "
+                "out."
             )
         weights = [weights[each] for each in classes]
-    return MixOrder.of(weights, list(map(str, classes)))
+    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
+        raise TypeError(
+            f"class_weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a dict with a weight for each class, or a "
+            "list of weights in the order of the sorted classes."
+        )
+    if len(weights) != len(classes):
+        raise ValueError(
+            f"class_weights= has {len(weights)} weights, but the labels have {len(classes)} classes: "
+            f"{_quoted(classes)}. Pass one weight for each class."
+        )
+    names = list(map(str, classes))
+    return MixOrder.of(weights_of(weights, names), names)
+
+
+def _quoted(classes: list[Any]) -> str:
+    return first_few(list(map(short_repr, classes)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import short_repr
 
 MOST_RECORDS = (1 << 32) - 1
 
@@ -32,8 +32,8 @@ def weights_of(weights: Any) -> NDArray[np.float64]:
     array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
-            f"weights= has shape {array.shape}, but weights have one axis. Pass one weight for each "
-            f"record, 1 to {MOST_RECORDS:,} of them."
+            f"weights= has shape {array.shape}. Pass a list or a one-dimensional array with a weight for each record, "
+            f"1 to {MOST_RECORDS:,} weights."
         )
     numbers = np.ascontiguousarray(array, dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
@@ -60,9 +60,9 @@ def _as_array(weights: Any) -> NDArray[Any]:
 def _from_file(path: str | os.PathLike[str]) -> NDArray[Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ValueError(
-            f"weights={short_repr(os.fspath(path))} cannot be read as an .npy file of numbers: {shorten(error)}. "
-            "Save an array of numbers with np.save."
-        ) from None
+            f"weights={short_repr(os.fspath(path))} is not a complete .npy file of numbers. Save an array of numbers with "
+            "np.save."
+        ) from error
     return _as_array(array)

@@ -95,7 +95,9 @@ class WeightedSampler(DrawnRecords):
         self.num_records = len(checked)
         self.replacement = true_or_false("replacement", replacement)
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
-        remedy = "the number of positions in an epoch, without replacement at most that of weights above 0"
+        remedy = (
+            "the number of records to draw in an epoch; without replacement, at most as many as weights are above 0"
+        )
         wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
         super().__init__(wanted, most, remedy, num_epochs, seed, shard_options, balance)
         self._digest = digest_of(checked)

@@ -48,13 +48,13 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
             )
         if not (math.isfinite(part) and part > 0):
             raise ValueError(
-                f"the share of {short_repr(name)} must be above 0, but it is {short_repr(part)}. Pass a "
+                f"the share of {short_repr(name)} must be a finite number above 0, but it is {short_repr(part)}. Pass a "
                 "fraction of all records, such as 0.1, or a number of records."
             )
     total = math.fsum(parts)
     if abs(total - 1) > 1e-6 and total != count:
         raise ValueError(
-            f"the shares {first_few(list(parts), 8)} sum to {total:g}. Pass fractions that sum to 1, or "
+            f"the shares {first_few(list(parts), 8)} sum to {total:.12g}. Pass fractions that sum to 1, or "
             f"numbers of records that sum to {count}. For records that you do not need, add a part that you "
             "do not use."
         )
@@ -110,7 +110,7 @@ def split_keys(
             groups_or_records = "groups" if groups is not None else "records"
             raise ValueError(
                 f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there "
-                f"are too few {groups_or_records}. Give it a larger share, or leave it out."
+                f"are too few {groups_or_records} for all parts. Give it a larger share, or add its share to another part."
             )
     return np.split(keys, np.cumsum(sizes)[:-1])
 

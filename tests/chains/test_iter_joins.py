@@ -186,7 +186,11 @@ def test_datasets_that_a_window_needs_stay():
     iterator = stream("a", "b", shuffles=True)
     for step in range(8):
         next(iterator)
-        with pytest.raises(CheckpointError, match="between two windows") if step < 7 else contextlib.nullcontext():
+        with (
+            pytest.raises(CheckpointError, match="or restore a checkpoint of another step")
+            if step < 7
+            else contextlib.nullcontext()
+        ):
             stream("a", "b", "c", shuffles=True).set_state(iterator.get_state(), strict=False)
 
 
@@ -284,9 +288,7 @@ def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
         seen = list(itertools.islice(first, steps))
         second = mixed(*names)
         if is_refused:
-            with pytest.raises(
-                CheckpointError, match="inside a window, or inside the elements of one record, of dataset 'a'"
-            ):
+            with pytest.raises(CheckpointError, match="was saved while dataset 'a' held records back"):
                 second.set_state(first.get_state(), strict=False)
         else:
             second.set_state(first.get_state(), strict=False)

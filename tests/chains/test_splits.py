@@ -181,7 +181,7 @@ def test_a_sample_has_records_at_most_once_in_random_order():
         (([],), ValueError, "parts= is empty"),
         (([0.99, 0.01],), ValueError, "part '1' would be empty"),
         (([0.5, 0.5], {"stratify": [1, 2]}), ValueError, "2 labels, but there are 10 records"),
-        (([0.5, 0.5], {"groups": [1.5] * 10}), TypeError, "integers or strings"),
+        (([0.5, 0.5], {"groups": [1.5] * 10}), TypeError, "all integers or all strings"),
         (([0.5, 0.5], {"groups": [1] * 10}), ValueError, "too few groups"),
         (([0.5, 0.5], {"seed": -1}), ValueError, "seed"),
     ],

@@ -430,7 +430,7 @@ def test_a_mix_needs_the_lengths_of_its_parts():
     """By name, one for each record."""
     for lengths, message in (
         (LENGTHS, r"lengths of one array, but the mix has the parts web, books\. Pass a dict of arrays to Balance"),
-        ({"web": LENGTHS}, "lengths of parts web, but the mix has the parts web, books"),
+        ({"web": LENGTHS}, "lengths of the parts web, but the mix has the parts web, books"),
         ({"web": LENGTHS, "books": LENGTHS[:50]}, "50 lengths of part 'books', but there are 60 records"),
     ):
         with pytest.raises(headrace.errors.LengthsError, match=message):

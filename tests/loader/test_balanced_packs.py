@@ -167,7 +167,7 @@ def test_find_and_traces_know_the_rows():
             assert len(places) == (LENGTHS[key] > 0)
             for shard, step, row in places:
                 assert key in streams[shard][step]["tokens"][row]
-    with pytest.raises(LookupError, match="epoch 2 is after the end"):
+    with pytest.raises(LookupError, match="epoch 2 is after the last one"):
         loaders[0].find(3, 2)
     iterator = iter(loaders[1])
     batch = next(iterator)
@@ -333,7 +333,7 @@ def _refused(*operations, epochs=1, **pack):
         ),
         (lambda: _refused(FlatMap(lambda x: [x])), LengthsError, "changes the number"),
         (lambda: _refused(Batch(2)), LengthsError, "changes the number"),
-        (lambda: _refused(epochs=None), ValueError, r"which never end\. Pass num_epochs="),
+        (lambda: _refused(epochs=None), ValueError, r"sampler never ends\. Pass it num_epochs="),
         (lambda: _refused(length={"a": 4, "b": 9}), LengthsError, r"MapDataset…pack\(…, lengths=…\)"),
         (lambda: _refused(too_long="error"), PackError, "too_long='error'"),
         (lambda: _refused(Pack(9)), ValueError, r"shards before Pack\(64, 'best_fit'"),

@@ -60,8 +60,8 @@ BAD = {
         None,
         r"has 2 loaders at its top level\. Name one of its loaders, a, b",
     ),
-    "no such name": (LOADERS, "lodaer", r"has no lodaer\. Name one of its loaders, loader"),
-    "not one": ("x = 1", "x", r"an int\. Name a loader"),
+    "no such name": (LOADERS, "lodaer", r"has no name lodaer at its top level\. Name one of its loaders, loader"),
+    "not one": ("x = 1", "x", r"an int, which is not a loader\. Name a function"),
     "fails": ("x = 1\nint('x')\n", None, "fails at line 2: ValueError: invalid literal"),
     "function fails": ("def make():\n    return 1 / 0", "make", "fails at line 2: ZeroDivisionError"),
     "function with arguments": (

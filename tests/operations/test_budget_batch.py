@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from contextlib import suppress
@@ -269,6 +270,16 @@ def test_the_history_of_a_window_ends_with_it():
         shards = 2 + number % 3
         layers = order.after(layers, ShardOptions(0, shards)).layers_after([30] * shards)
         assert len(layers) <= 3
+
+
+def test_shards_that_stopped_too_far_apart_are_not_called_damaged():
+    """The message says so, and what states to pass; a step after the end is damage."""
+    order = BudgetOrder(BudgetBatch(128, pad_to=3).windows(LENGTHS), None, 1, {})
+    layers = order.after((), ShardOptions(0, 2)).layers_after([20_000, 3])
+    with pytest.raises(CheckpointError, match=r"at steps 3 to 20000, over 16384 apart\. Pass states of one step"):
+        order.after(layers, ShardOptions(0, 1))
+    with pytest.raises(CheckpointError, match="the state is damaged"):
+        dataclasses.replace(order, epochs=1).after(((0, 0), (900, 3)), ShardOptions(0, 1))
 
 
 @tries(500)

@@ -156,12 +156,16 @@ def test_balances_are_equal_by_what_they_balance():
         (
             lambda: IndexSampler(2, algorithm="grain", balance=Balance([1, 2])),
             ValueError,
-            'Leave out algorithm="grain"',
+            'algorithm="grain" gives each shard an order of its own. Leave out',
         ),
         (lambda: headrace.load([1, 2], balance=[1, 2]), TypeError, r"balance=\[1, 2\] is a list\. Pass True, a cost"),
-        (lambda: headrace.load([1, 2], lengths=[1, 2]), TypeError, "Leave lengths= out"),
+        (lambda: headrace.load([1, 2], lengths=[1, 2]), TypeError, "leave lengths= out"),
         (lambda: headrace.load([1, 2], balance=True), LengthsError, "does not know the lengths"),
-        (lambda: headrace.load([1, 2], balance=Balance([1, 2])), ValueError, "records in a batch, .*Pass batch_size="),
+        (
+            lambda: headrace.load([1, 2], balance=Balance([1, 2])),
+            ValueError,
+            "records of the source make a batch, .*Pass Balance",
+        ),
         (
             lambda: headrace.load([1, 2], balance=Balance([1, 2], global_batch=4), batch_size=2),
             ValueError,

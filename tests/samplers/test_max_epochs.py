@@ -208,9 +208,9 @@ def test_a_mix_of_maps_has_the_same_elements_at_every_index():
     [
         ({"books": 0}, ValueError, "max_epochs"),
         ({"books": 1.5}, TypeError, "max_epochs"),
-        ({"maps": 1}, ValueError, "names maps"),
-        ([1], ValueError, "1 numbers, but there are 3 parts"),
-        (2, TypeError, "a dict with a number for each part"),
+        ({"maps": 1}, ValueError, "names 'maps'"),
+        ([1], ValueError, "1 values, but there are 3 parts"),
+        (2, TypeError, "a dict with a number of epochs for each part"),
     ],
 )
 def test_what_is_no_number_of_epochs_is_refused(max_epochs, error, match):

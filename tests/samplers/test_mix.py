@@ -425,11 +425,11 @@ def test_a_damaged_history_is_told(damage):
         (lambda: MixSampler(7), TypeError, "Pass a dict or a list of sources"),
         (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix has no records\. Leave it out"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
-        (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "b, but the"),
+        (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "'b', but the"),
         (
             lambda: MixSampler({"a": 3}, ramp=True),
             ValueError,
-            "ramp=True changes the weights gradually from one stage to the next",
+            "ramp=True changes the weights gradually between the steps of a schedule",
         ),
         (lambda: MixSampler({"a": 3}, when_exhausted="never"), ValueError, "when_exhausted='never'"),
         (lambda: MixSampler({"a": 3}, shuffle=True), ValueError, "shuffle=True needs a seed"),

@@ -436,7 +436,7 @@ def test_weights_that_are_none_are_refused(weights, error, match):
     ("arguments", "match"),
     [
         ({"num_samples": 0}, "num_samples"),
-        ({"num_samples": 3, "replacement": False}, "weights above 0"),
+        ({"num_samples": 3, "replacement": False}, "at most as many as weights are above 0"),
         ({"num_epochs": 0}, "num_epochs"),
         ({"seed": -1}, "seed"),
     ],
@@ -460,7 +460,7 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path):
     ("labels", "more", "error", "match"),
     [
         ([], {}, ValueError, "shape"),
-        ([1.5], {}, TypeError, "integers or strings"),
+        ([1.5], {}, TypeError, "all integers or all strings"),
         ([[1]], {}, ValueError, "shape"),
         ([1, 2], {"class_weights": {1: 1}}, ValueError, r"2\. Pass a weight for each class"),
         ([1, 2], {"class_weights": {1: 1, 2: 1, 3: 1}}, ValueError, "3, but no"),

@@ -96,7 +96,7 @@ def test_programs_get_their_arguments_and_end_by_themselves(tmp_path, capsys):
     assert _bench(tmp_path, text, "--", "50") == 0
     assert "steps" in capsys.readouterr().out
     assert _bench(tmp_path, text, "--", "2") == 2
-    assert "too few" in capsys.readouterr().err
+    assert "at least 3 are needed" in capsys.readouterr().err
 
 
 BAD = {
@@ -116,7 +116,7 @@ BAD = {
         "raise SystemExit('no data')",
         r"run .*train\.py by itself first, because it ends with 'no data'\.",
     ),
-    "one step": ("import headrace\nfor x in headrace.load([1], num_epochs=1): pass", "1 step is too few"),
+    "one step": ("import headrace\nfor x in headrace.load([1], num_epochs=1): pass", "only 1 step was measured"),
 }
 
 

@@ -199,7 +199,7 @@ def test_what_is_neither_is_an_error():
     """A number is no loader, and a file that is not there no checkpoint."""
     with pytest.raises(TypeError, match="an int"):
         headrace.diff(7, _load())
-    with pytest.raises(CheckpointError, match=r"no process_<i>-of-<n>\.json\. Pass"):
+    with pytest.raises(CheckpointError, match=r"no file or folder nothing\.json\. Pass"):
         headrace.diff("nothing.json", _load())
 
 
@@ -232,7 +232,7 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
     assert main(["diff", "--run", str(other), str(state), "--", "b"]) == 1
     capsys.readouterr()
     assert main(["diff", f"{program}:none", str(state)]) == 2
-    assert "train.py has no none" in capsys.readouterr().err
+    assert "train.py has no name none" in capsys.readouterr().err
 
 
 def test_of_orders_of_two_kinds_only_that_is_told():

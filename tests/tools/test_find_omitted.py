@@ -75,11 +75,11 @@ def test_of_mixes_and_of_streams_whose_steps_are_not_known():
 
 
 def test_what_has_no_such_order_is_refused():
-    """A loader that leaves nothing out; batches that are planned."""
-    with pytest.raises(TraceError, match=r"omits no record\. Pass the keys"):
+    """A loader that leaves nothing out; packed rows that are planned."""
+    with pytest.raises(TraceError, match=r"loader omits none, or keys= is empty\. Pass the keys"):
         headrace.find_omitted(_loader())
     planned = headrace.load([np.zeros(3)] * 4, transformations=[headrace.BudgetBatch(8, lengths=[3] * 4)], num_epochs=1)
-    with pytest.raises(TraceError, match="batches that are planned"):
+    with pytest.raises(TraceError, match="packed rows that are planned"):
         headrace.find_omitted(planned, keys=[1])
 
 
@@ -117,7 +117,7 @@ def test_of_streams_that_are_joined():
     _, state = _state(again, 20)
     assert not headrace.find_omitted(again, 20, state)
     assert {record.key for record in headrace.find_omitted(again, 20, state, keys={"0": [2, 7]}).found} == {2}
-    with pytest.raises(TraceError, match=r"streams one, other\. Pass keys for each name"):
+    with pytest.raises(TraceError, match=r"joined datasets: one, other\. Pass keys="):
         headrace.find_omitted(mix, keys=[4])
 
 

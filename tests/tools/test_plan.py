@@ -97,7 +97,7 @@ def test_the_command_measures_a_program_and_prints_a_plan(tmp_path, capsys):
     assert "hide the work of a step of 5.0 ms" in first
     assert second.startswith("Measured: a batch of 5 records (40 B) takes ")
     assert main(["plan", str(path) + ":nothing", "--step-seconds", "0.005"]) == 2
-    assert "has no nothing. Name one of its loaders, loader" in capsys.readouterr().err
+    assert "has no name nothing at its top level. Name one of its loaders, loader" in capsys.readouterr().err
     for option in (["--cores", "0"], ["--step-seconds", "-1"], ["--bandwidth", "x"]):
         with pytest.raises(SystemExit):
             main(["plan", str(path), "--step-seconds", "1", *option])
@@ -114,7 +114,7 @@ def test_numbers_that_mean_nothing_are_refused_by_their_unit(option, tmp_path, c
             main(["plan", str(tmp_path / "train.py"), "--step-seconds", "1", option, text])
         unit = "Gbit/s, such as 10" if option == "--bandwidth" else "seconds, such as 0.05"
         assert (
-            f"argument {option}: '{text}' is not a positive number. Pass a number of {unit}, above 0."
+            f"argument {option}: '{text}' is not a finite number above 0. Pass a number of {unit}."
             in capsys.readouterr().err
         )
 

@@ -187,7 +187,7 @@ def test_a_record_that_a_users_endless_sampler_never_gives_is_not_searched_for_e
     [
         ((9, 0), ValueError, "record_key=9"),
         ((0, -1), ValueError, "epoch=-1"),
-        ((0, 2), LookupError, "epoch 2 is after the end"),
+        ((0, 2), LookupError, "epoch 2 is after the last one: the sampler has 2 epochs"),
         ((8, 1), LookupError, "a last batch that is not full"),
     ],
 )

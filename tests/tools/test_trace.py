@@ -407,7 +407,7 @@ def test_epochs_of_a_mix_are_told_by_part():
     [
         (26, None, "step 26 is after the end of the stream, which has 26 elements"),
         (10**30, None, "is after the end of the stream, which has 26 elements"),
-        (0, "nothing/here.json", r"no process_<i>-of-<n>.json. Pass"),
+        (0, "nothing/here.json", r"no file or folder nothing/here\.json\. Pass"),
         (0, b"{}", "state of a headrace loader"),
         (0, 7, r"an int is not a checkpoint\. Pass its path"),
     ],
@@ -484,7 +484,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
             "--step",
             "1",
         ): "train.py by itself first, because it fails at line 8: ZeroDivisionError",
-        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "no process_<i>-of-<n>.json. Pass",
+        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "there is no file or folder",
     }.items():
         assert main(["trace", *arguments]) == 2
         told = capsys.readouterr()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
@@ -129,13 +129,13 @@ def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, 
 
 @contextlib.contextmanager
 def _loop(loader: Any) -> Iterator[Any]:
+    loop: Any = iter(loader) if isinstance(loader, Iterable) else loader
     try:
-        loop = iter(loader)
         host_of(loop)
     except TypeError as error:
         raise TypeError(
-            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loader of headrace. Pass a "
-            "DataLoader, a dataset or a DeviceLoader."
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loader of headrace, and does not take its batches "
+            "from one. Pass a DataLoader, a dataset, or one of these on devices, loader.to_device(…)."
         ) from error
     with loop:
         yield loop
@@ -195,8 +195,8 @@ class Looks:
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
                 return before, after
         raise ProgramError(
-            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few for a "
-            f"diagnosis. Pass a loader of at least {LEAST} steps, or a larger seconds=."
+            f"only {after.loop.steps} step{'s were' if after.loop.steps != 1 else ' was'} measured, and at least {LEAST} "
+            f"are needed. Use a loader with more steps, or measure for more seconds (seconds=, or --seconds)."
         )
 
 
@@ -206,6 +206,6 @@ def _seconds(name: str, value: Any) -> float:
     seconds = float(value)
     if not 0 < seconds < float("inf"):
         raise ValueError(
-            f"{name}={short_repr(value)} is not a positive number. Pass a number of seconds, such as 0.02."
+            f"{name}={short_repr(value)} is not a finite number above 0. Pass a number of seconds, such as 0.02."
         )
     return seconds

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...common.messages import a_kind_of
 from ...common.system import usable_processors
 from ...loader.iterator import DataLoaderIterator
 from ...loader.options import Auto, ExecutionOptions
@@ -72,8 +73,8 @@ def host_of(loop: Any) -> DataLoaderIterator:
     found = host_iterator(loop)
     if found is None:
         raise TypeError(
-            f"{type(loop).__name__} is not a loop over a headrace loader. Pass a DataLoader, a dataset or a "
-            "DeviceLoader."
+            f"{a_kind_of(loop)} is not a loop over a headrace loader. Pass a DataLoader, a dataset, or one of these on "
+            "devices, loader.to_device(…)."
         )
     return found
 

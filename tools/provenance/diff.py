@@ -146,7 +146,9 @@ class _Side:
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
             if not states:
-                raise CheckpointError("there is no state to compare. Pass what get_state() returned.")
+                raise CheckpointError(
+                    "there is no state to compare: the list is empty. Pass what get_state() returned."
+                )
             identity, skipped, shards = states[0].identity, states[0].skipped, states[0].shard[1]
         else:
             described = Described.of(given)

@@ -173,15 +173,18 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
             raise TraceError(
-                f"the loader has the streams {first_few(names, 8)}. Pass keys for each name, "
-                f"{{{short_repr(names[0])}: …}}."
+                f"keys={short_repr(keys)} must be a dict by the names of the joined datasets: {first_few(names, 8)}. Pass "
+                f"keys={{{short_repr(names[0])}: […], …}} to headrace.find_omitted."
             )
         by_leaf = {number: keys.get(name, ()) for number, name in enumerate(names)}
     else:
         by_leaf = dict.fromkeys(range(len(names)), keys)
     found = {number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()}
     if not any(map(len, found.values())):
-        raise TraceError("the loader omits no record. Pass the keys to search for, keys= (or --keys FILE).")
+        raise TraceError(
+            "there is no record to search for: the loader omits none, or keys= is empty. Pass the keys to search for, "
+            "keys= (or --keys FILE)."
+        )
     return {number: of_leaf for number, of_leaf in found.items() if len(of_leaf)}
 
 
@@ -193,8 +196,8 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
         return np.empty(0, np.int64)
     if leaf.in_order or leaf.of_several:
         raise TraceError(
-            "find_omitted cannot search sources without random access, or batches that are planned. Use "
-            "trace() for the records of a step."
+            "find_omitted cannot search sources without random access, or batches and packed rows that are planned "
+            "from lengths. Use trace() for the records of a step."
         )
     if keys is not None:
         found = keys_by_part(order, leaf.source, keys)
@@ -233,9 +236,9 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     for rest in those_within(place.cursor.unfinished):  # what shards of earlier runs had begun
         if pipeline.joins:
             raise TraceError(
-                "the checkpoint is of another number of shards, and was saved inside a window or a batch that is "
-                "unbatched, of joined streams, so its records are unknown until they are read. Pass a checkpoint "
-                "of another step."
+                "the checkpoint is of another number of shards, and was saved while joined datasets held records back (for "
+                "a Pack or window_shuffle, or a batch that a FlatMap splits), so these are unknown until they are read. "
+                "Pass a checkpoint of another step."
             )
         former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]
         found = _among(former, begun, min(former.total, begun + unit), wanted)

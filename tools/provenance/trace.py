@@ -234,7 +234,7 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]
     before = states[0].shard[1] if states else own.shard_count
-    count = before if shards is None else whole_number("shards", shards, 1, None, "how many go on")
+    count = before if shards is None else whole_number("shards", shards, 1, None, "the number of shards that resume")
     return (known, count) if count == before else (range(count), count)
 
 

@@ -155,7 +155,8 @@ class Agreement:
         self._certain = 0
         return Refuse(
             f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), where the sampler and the "
-            f"Batch promised {promised.rows} ({promised.layout}), so that the other processes were not asked."
+            f"Batch promised {promised.rows} ({promised.layout}), so that the other processes were not asked. Let no "
+            "operation and no transform= change shapes or dtypes from batch to batch."
         )
 
     def _key(self, step: int) -> str:

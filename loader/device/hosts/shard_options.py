@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....common.messages import first_few
 from ....errors import ShardingError
 from ....samplers import ShardOptions
 from ..options import jax_for
@@ -62,13 +63,13 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
     """
     if process not in parts:
         raise ShardingError(
-            f"process {process} has no device in the sharding, but processes {sorted(parts)} have. Pass a "
-            "sharding with devices of every process."
+            f"process {process} has no device in the sharding, but the processes {first_few(sorted(parts), 8)} "
+            "have. Pass a sharding with devices of every process."
         )
     groups = sorted(set(parts.values()), key=min)
     together = [part for group in groups for part in group]
     if len(together) != len(set(together)) or len({len(group) for group in groups}) > 1:
-        each = "; ".join(f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items()))
+        each = first_few([f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items())])
         raise ShardingError(
             f"the processes hold parts of the leading axis that overlap or have different sizes ({each}), so "
             "equal shards cannot fit them. Order the devices of the mesh so that each process holds equally "

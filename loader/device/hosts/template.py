@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ....common.messages import short_repr
+from ....common.messages import a_kind_of, short_repr
 from ....errors import HostsError
 from ....operations.trees import is_leaf
 
@@ -95,7 +95,8 @@ def _describe_key(key: Any) -> Any:
     if type(key) in (str, int, float, bool, type(None)):
         return key
     raise HostsError(
-        f"a batch for several hosts has the key {short_repr(key)}. Use strings or numbers as keys of dicts."
+        f"a batch for several hosts has the key {short_repr(key)}, {a_kind_of(key)}. Use only str, bytes, int, float, bool, "
+        "None, or tuples of these as keys of dicts."
     )
 
 
@@ -118,8 +119,8 @@ def _tree(told: Any) -> Any:
         (leaf,) = rest
         raise HostsError(
             "this process has no batch left and must make an empty one, but batches of other "
-            f"processes have {leaf}, which cannot be sent as text. Use dicts, tuples or "
-            'dataclasses of arrays, or on_uneven="drop".'
+            f"processes contain {leaf}, which cannot be described to it. Make batches only of arrays of numbers, in dicts, "
+            'lists, tuples or dataclasses, or pass on_uneven="drop".'
         )
     return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
 

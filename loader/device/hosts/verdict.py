@@ -100,7 +100,8 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
         if offer.kind in ("failed", "closed"):
             what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"
             return Refuse(
-                f"process {process} {what} (before or at batch {step} of this run), so no process can continue."
+                f"process {process} {what} (before or at batch {step} of this run), so no process can continue. Correct the "
+                "cause in that process, and restart all processes from the last checkpoint."
             )
     for what, values in (
         ("on_uneven", {process: offer.policy for process, offer in offers.items()}),

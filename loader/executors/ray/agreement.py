@@ -165,7 +165,7 @@ class Checked:
         if (why := numpy_mismatch(release_here(), there)) and node not in self._warned:
             self._warned.add(node)
             LOGGER.warning(
-                f"node {node} of the Ray cluster may draw other random numbers: {why}. Install the same there."
+                f"node {node} of the Ray cluster may draw other random numbers: {why}. Install the same version of NumPy there."
             )
 
     def _differing(self, begun: Begun) -> str:

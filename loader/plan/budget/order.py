@@ -158,16 +158,17 @@ class BudgetOrder(VectorSampler):
             shard_options: shard of the run.
 
         Raises:
-            CheckpointError: `layers` is damaged.
+            CheckpointError: `layers` is damaged, or shards stopped too far apart.
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
-            possible = len(order) >= 0
+            if len(order) >= 0:
+                return order
+        except CheckpointError:
+            raise
         except (ValueError, TypeError, LookupError, ArithmeticError):
-            possible = False
-        if not possible:
-            raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}. Restore another checkpoint.")
-        return order
+            pass
+        raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}. Restore another checkpoint.")
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
         """Return the same order with another number of epochs; None makes it endless."""
@@ -245,14 +246,15 @@ class BudgetOrder(VectorSampler):
         """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
 
         Raises:
-            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart, or after the end.
+            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart. (ValueError: after the end.)
         """
         first, position, begun = self.start
         last = max(reached)
-        if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
+        if self._steps is not None and last > self._steps:
+            raise ValueError
+        if last - min(reached) > MOST_STEPS_APART:
             raise CheckpointError(
-                f"the shards of the run were saved at steps {min(reached)} to {last}. Pass states that all shards "
-                "saved at the same step."
+                f"shards were saved at steps {min(reached)} to {last}, over {MOST_STEPS_APART} apart. Pass states of one step."
             )
         window, end = first, len(begun)
         if last > end:

@@ -78,11 +78,10 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
         if epoch and total % epoch == 0:
             return epoch, total // epoch
     if total > MOST_PLANNED:
-        how_long = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
+        how_long = "never ends" if total >= ENDLESS else f"has {total:,} records in all, more than {MOST_PLANNED:,}"
         raise LengthsError(
-            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other "
-            f"records in each epoch and {how_long}. Pass num_epochs= to the sampler, the number of epochs "
-            "that you read."
+            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other records in each epoch "
+            f"and {how_long}. Make the sampler shorter, with num_epochs= at most the number of epochs that you read."
         )
     return total, 1
 
@@ -165,8 +164,9 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
     for one in before:
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
-                f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} "
-                "before it changes the number of records. Move it after BudgetBatch, or leave lengths= out."
+                f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} before it "
+                "changes the number of elements. Read a headrace.Subset in place of a Filter. Or, on a single shard, leave "
+                "lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
             )
     return lengths_of(source, operation.lengths)
 

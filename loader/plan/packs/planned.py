@@ -119,11 +119,14 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
             )
     if isinstance(operation.settings.length, Mapping) and len(operation.settings.length) > 1:
         raise LengthsError(
-            f"balance= knows one length of each record, but {short_repr(operation)} packs several leaves. {_INSTEAD}."
+            f"balance= knows one length of each record, but {short_repr(operation)} packs several "
+            f"fields with lengths of their own. {_INSTEAD}."
         )
     if documents > MOST_PLANNED:
-        how_many = "which never end" if documents >= 1 << 62 else f"{documents:,} in all epochs, over {MOST_PLANNED:,}"
+        how_many = f"has {documents:,} records in all epochs, more than {MOST_PLANNED:,}"
+        how_many = "never ends" if documents >= 1 << 62 else how_many
         raise ValueError(
-            f"balance= with {short_repr(operation)} plans the rows of all documents before the run, {how_many}. "
-            f"Pass num_epochs= to the sampler, the number of epochs that you read. {_INSTEAD}."
+            f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the run, but the sampler "
+            f"{how_many}. Pass it num_epochs=, at most the number of epochs that you read. Or do without: "
+            f"{_INSTEAD[0].lower()}{_INSTEAD[1:]}."
         )

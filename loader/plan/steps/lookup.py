@@ -54,9 +54,9 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     if not pipeline.aligned:
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
-                "the number of elements is unknown before they are read, because of a source without random access, a "
-                'Filter, a FlatMap, a Pack, joined streams (mix, zip and so on) or on_error="skip". Count them in a '
-                "loop, or take the len() of the pipeline without these."
+                "the number of elements is unknown before they are read, because of a source without random access, a Filter, "
+                'FlatMap, Pack or window_shuffle, joined streams (mix, zip and so on) or an on_error= other than "raise". '
+                "Count them in a loop, or take the len() of the pipeline without these."
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
@@ -198,13 +198,13 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     if leaf.epochs is not None and epoch >= leaf.epochs:
         raise LookupError(
-            f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions. Pass "
-            "an earlier epoch."
+            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} epochs. Pass an epoch in "
+            f"[0, {leaf.epochs})."
         )
     position = leaf.sampler.position_of(key, epoch)
     if position is None and key in leaf.sampler.omitted_keys:
         raise LookupError(
-            f"record {key} is never read: omit= contains it, or it is no longer in its file. Pass another key."
+            f"record {key} is never read: omit= contains it, or it was deleted from its source. Pass another key."
         )
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
@@ -272,8 +272,8 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """
     if not pipeline.aligned:
         raise TypeError(
-            f"{name} cannot know which records make an element before they are read, because of a Filter, a "
-            'FlatMap, a Pack, joined streams (mix, zip, limit and so on) or on_error="skip". Use '
+            f"{name} cannot know which records make an element before they are read, because of a Filter, FlatMap, Pack or "
+            'window_shuffle, joined streams (mix, zip, limit and so on) or an on_error= other than "raise". Use '
             "iterator.last_records(), which works for all pipelines."
         )
     return pipeline.leaf, pipeline.stages[0]

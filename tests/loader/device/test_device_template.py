@@ -74,7 +74,7 @@ def test_keys_of_jax_come_back():
 def test_a_class_that_json_cannot_tell_is_an_error_where_it_is_needed():
     """Hosts that have batches of it go on; one that has none says what to do."""
     text = to_text({"x": Own(np.zeros(0))})
-    with pytest.raises(HostsError, match=r"which cannot be sent as text\. Use dicts"):
+    with pytest.raises(HostsError, match=r"which cannot be described to it\. Make batches only of arrays"):
         from_text(text)
 
 

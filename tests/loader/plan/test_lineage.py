@@ -37,7 +37,7 @@ def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_ref
     """Two shards have read four positions each, so eight must be there."""
     history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
     if is_refused:
-        with pytest.raises(CheckpointError, match=f"10 positions .* but this sampler has {total}, fewer"):
+        with pytest.raises(CheckpointError, match=f"10 records .* but this sampler has only {total}, fewer"):
             history.check_total(total)
     else:
         history.check_total(total)

@@ -63,7 +63,7 @@ def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothin
         now = iter(taken_apart(mixed(weights).filter(lambda x: x % 5), size))
         why = refusal(now, former.get_state())
         if why:
-            assert f"a batch or window of 4. With {size}" in why
+            assert f"one batch or window of 4 elements. With {size}" in why
             refused.append(steps)
             continue
         kept = {x for name in weights for x in range(FIRST[name], FIRST[name] + RECORDS) if x % 5}

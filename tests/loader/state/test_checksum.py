@@ -115,7 +115,7 @@ def test_a_state_without_a_checksum_is_refused():
     iterator = iter(loader("batch"))
     values = json.loads(iterator.get_state())
     del values["checksum"]
-    with pytest.raises(CheckpointError, match=r"is not a state of a headrace loader\. Pass the bytes"):
+    with pytest.raises(CheckpointError, match=r"is not a state of a headrace loader\. It must be"):
         iterator.set_state(json.dumps(values).encode())
 
 

@@ -219,7 +219,7 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
     """At the call, and the run continues as if there had been none."""
     run = iter(_loader("plain"))
     next(run)
-    assert "one change a call, but was given none" in _refusal(run.change, TypeError)
+    assert "one change a call, but was given no argument" in _refusal(run.change, TypeError)
     assert "given omit and batch_size" in _refusal(lambda: run.change(omit=[1], batch_size=2), TypeError)
     assert "at_step=0 is too early: the next step is 1" in _refusal(lambda: run.change(omit=[1], at_step=0), ValueError)
     assert "has no weights" in _refusal(lambda: run.change(weights=AFTER), TypeError)
