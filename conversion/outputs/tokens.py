@@ -163,7 +163,12 @@ def _content(path: str) -> str:
         raise SourceNotFoundError(
             f"there is no tokenizer file {short_repr(path, TEXT)}. Pass the path of a tokenizer.json."
         ) from None
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
+        raise ConversionError(
+            f"the tokenizer file {shorten(path)} cannot be read: {shorten(error)}. Check that the path is a file, and its "
+            "permissions."
+        ) from error
+    except UnicodeError as error:
         raise ConversionError(
             f"{shorten(path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a tokenizer.json."
         ) from error

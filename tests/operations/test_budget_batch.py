@@ -334,7 +334,7 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
     with pytest.raises(
-        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4"
+        LengthsError, match="over 32, the largest length of batches of max_tokens=128 and multiple_of=4"
     ):
         batches_of(multiple_of=4)
 
