@@ -180,7 +180,7 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{short_repr(column)} of a record is {a_kind_of(document)} ({short_repr(document)}), not "
-        "text. Pass column=, the name of a text column, or transform=, a function that returns such "
-        "a record."
+        f"a record, or its column {short_repr(column)} if it has columns, is {a_kind_of(document)} "
+        f"({short_repr(document)}), not text. Pass column=, the name of a text column, or transform=, a function that returns "
+        "such a record."
     )

@@ -209,8 +209,8 @@ def path_of(video: Any) -> str:
     """Return the path of a video or sound file as a text; VideoError if it is not a path."""
     if not isinstance(video, (str, os.PathLike)):
         raise VideoError(
-            f"a video or sound is bytes or the path of a file, not {a_kind_of(video)} ({short_repr(video)}). Pass one of these. "
-            "If the element is a dict, pass key=, the name of the key that contains it."
+            f"a video or sound is bytes or the path of a file, not {a_kind_of(video)} ({short_repr(video)}). Pass one of "
+            "these. If the element is a dict, pass key=, the name of the key that contains it."
         )
     return str(os.fspath(video))
 
