@@ -103,7 +103,7 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
             raise TypeError
     except (KeyError, TypeError):
         raise CheckpointError(
-            f"the Grain state {short_repr(state)} is not of a pipeline with {flat_maps} FlatMap, or it is damaged. Pass the "
+            f"the Grain state {short_repr(state)} is not of a pipeline with FlatMap {flat_maps} times, or is damaged. Pass the "
             "operations of the Grain run, or restore another checkpoint."
         ) from None
     return reached, given

@@ -310,6 +310,8 @@ UNFIT = {
         [{"x": X, "x_positions": X}],
         Pack(4),
     ),
+    "elements are empty dicts": ([{}], Pack(4)),
+    "leaf ['tokens'] is [], a list": ([[]], Pack(4)),
     "elements have ['x'], and meta_features names all of it": ([{"x": X}], Pack(4, meta_features=["x"])),
     "has the shapes () and (2,)": ([{"x": X, "m": 1}, {"x": X, "m": X[:2]}], Pack(4, meta_features=["m"])),
     "only arrays can be packed": ([np.ma.masked_array(X)], Pack(4)),

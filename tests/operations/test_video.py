@@ -243,6 +243,7 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
     ("make", "element", "text"),
     [
         (lambda: DecodeVideo(frames=120), {}, "has 120 frames, but frame 120 was asked for"),
+        (lambda: DecodeVideo(frames=-121), {}, "Pass numbers from -120 to 119"),
         (lambda: DecodeVideo(frames=[1.5]), {}, r"frames=\[1.5\] are not numbers of frames"),
         (lambda: DecodeVideo(frames=[]), {}, "at least one"),
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
