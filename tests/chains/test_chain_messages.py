@@ -6,6 +6,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+import headrace
 from headrace import IterDataset, MapDataset
 from headrace.errors import BatchError, CheckpointError, PackError
 
@@ -272,3 +273,18 @@ def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(first, second
         list(mixed.batch(3))
     assert "web" in caught.value.__notes__[0]
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: NUMBERS.apply(headrace.Batch), r"apply\(Batch\): .* Pass an instance, Batch\(…\)"),
+        (lambda: NUMBERS.apply(headrace.Filter), r"apply\(Filter\): .* Pass an instance, Filter\(…\)"),
+        (lambda: NUMBERS.filter(headrace.Filter), r"filter\(Filter\): .* Pass an instance, Filter\(…\)"),
+        (lambda: NUMBERS.map(headrace.Batch), r"Pass a function, a headrace\.MapTransform"),
+    ],
+)
+def test_a_class_in_place_of_a_transform_is_refused(use, message):
+    """It would be called with each element otherwise, as functions are."""
+    with pytest.raises(TypeError, match=message):
+        use()
