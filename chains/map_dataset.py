@@ -296,7 +296,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         [(0, 5), (1, 6)]
         """
         nodes = _nodes("zip", datasets)
-        lengths = {name: node.length for name, node in nodes.items()}
+        lengths = {name: node.length if node.length < ENDLESS else "endless" for name, node in nodes.items()}
         if len({*lengths.values()}) > 1:
             raise ValueError(
                 f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones "

@@ -119,7 +119,10 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
     count = len(whole)
     names = [f"fold {number}" for number in range(k)]
     if k > count:
-        raise ValueError(f"k={k} is more than the {count} records, so some folds would be empty. Pass a smaller k.")
+        raise ValueError(
+            f"k={k} is more than the {count} records, so some folds would be empty. Pass a smaller "
+            "k of at least 2, or a source of more records."
+        )
     folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups, fill=True)
     made = []
     for fold in folds:

@@ -94,7 +94,7 @@ def manifest_in(target: Target) -> Manifest | None:
         return None if values is None else Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{shorten(target.place(MANIFEST))} was not written by this version of headrace "
+            f"{shorten(target.place(MANIFEST))} is not a manifest that this version of headrace can read "
             f"({shorten(error)}). Convert the data again, into another target."
         ) from error
 

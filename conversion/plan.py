@@ -88,7 +88,7 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
     if total < shards:
         raise ConversionError(
             f"{first_few(list(counts))}: shards={shards} is more than the {total} records. Pass a smaller "
-            "number of shards."
+            "number of shards, or a source with more records."
         )
     bounds = [total * number // shards for number in range(shards + 1)]
     names = [f"{stem}-{number:05}-of-{shards:05}{suffix}" for number in range(shards)]

@@ -191,14 +191,30 @@ class BudgetBatch(Operation):
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
             and_others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
-            chosen = isinstance(self.pad_to, int)
-            raise LengthsError(
-                f"record {beyond[0]}{and_others} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
-                f'length of batches of max_tokens={self.max_tokens}{and_multiple}. Pass too_long="drop" or '
-                f'"truncate", or a larger {"max_tokens=" if chosen else "length in pad_to="}.'
-            )
+            record = f"record {beyond[0]}{and_others}, counted from 0 among {len(lengths)} records,"
+            raise self._too_long(record, int(lengths[beyond[0]]), shapes.longest)
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
+
+    def _too_long(self, record: str, length: int, longest: int) -> LengthsError:
+        """Return the error for a record that is too long.
+
+        Args:
+            record: number of the record, for the message.
+            length: length of the record.
+            longest: largest padded length.
+        """
+        most = self.max_tokens // self.multiple_of or 1
+        and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
+        if length > most and isinstance(self.pad_to, int):
+            return LengthsError(
+                f"{record} is {length} long, over {most}, the largest length of batches of max_tokens={self.max_tokens}"
+                f'{and_multiple}. Pass too_long="drop" or "truncate", or a larger max_tokens=.'
+            )
+        and_tokens = f", and max_tokens={length * self.multiple_of} or more" if length > most else ""
+        return LengthsError(
+            f'{record} is {length} long, over {longest}, the largest padded length. Pass too_long="drop" or "truncate", or '
+            f"lengths to pad to, such as pad_to=({longest}, {length}){and_tokens}."
+        )
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         if self.shapes is None:

@@ -126,7 +126,11 @@ def _call_for(transform: Any) -> Callable[[Any], Any]:
         return lambda dataset: dataset.batch(transform.batch_size, drop_remainder=drop, batch_fn=batch_fn)
     if ours:
         return lambda dataset: dataset.then(transform)
-    if callable(transform) and not is_transform_class(transform):
+    if is_transform_class(transform):
+        raise TypeError(
+            f"apply({transform.__name__}): the argument is a class of transforms. Pass an instance, {transform.__name__}(…)."
+        )
+    if callable(transform):
         return lambda dataset: dataset.map(transform)
     raise TypeError(
         f"apply({short_repr(transform)}): the argument is not a transform. Pass a transform, such as "

@@ -92,9 +92,15 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do
         return transform
+    is_class = is_transform_class(transform)
+    if is_class and hasattr(transform, kind.method):
+        raise TypeError(
+            f"{kind.method}({transform.__name__}): the argument is a class of transforms. Pass an instance, "
+            f"{transform.__name__}(…)."
+        )
     method = None if isinstance(transform, type) else getattr(transform, kind.method, None)
     function = transform if method is None else method
-    if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
+    if isinstance(transform, Operation) or is_class or not callable(function):
         raise TypeError(
             f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a function, a "
             f"headrace.{kind.__name__}, or an object with {kind.method}()."
@@ -107,5 +113,8 @@ def is_transform_class(transform: Any) -> bool:
 
     Classes that are used as functions, such as `str` or datasets, give False.
     """
+    if not isinstance(transform, type):
+        return False
     made_of_many = hasattr(transform, "__iter__")
-    return isinstance(transform, type) and not made_of_many and any(hasattr(transform, method) for method in METHODS)
+    has_method = not made_of_many and any(hasattr(transform, method) for method in METHODS)
+    return has_method or issubclass(transform, Operation)

@@ -46,7 +46,7 @@ def _too_large(specs: Sequence[ArraySpec], names: Sequence[str]) -> BatchMemoryE
     return BatchMemoryError(
         f"there is no memory for a batch of {total:,} bytes: leaf {shorten(name or 'of the element', 100)} has shape "
         f"{spec.shape} and dtype {shorten(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or raise "
-        "the limit (ulimit -v, or the container's memory)."
+        "the limit (ulimit -v, the container's memory, or the size of /dev/shm)."
     )
 
 

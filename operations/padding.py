@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import VALUE, first_few, short_repr, shorten
+from ..common.messages import VALUE, a_kind_of, first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import BatchError
 from .column import as_array
@@ -205,9 +205,14 @@ def _named(argument: str, key: Any, columns: Sequence[_Column]) -> Sequence[_Col
         BatchError: there are none.
     """
     found = [column for column in columns if column.below(key)]
+    if not found and not any(column.name for column in columns):
+        raise BatchError(
+            f"pad_batch({argument}=…) names {short_repr(key)}, but elements are single values without keys. Map them to dicts "
+            "with this key before Batch, or, for length= and value=, pass one number in place of the dict."
+        )
     if not found:
         raise BatchError(
-            f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or None there. Name "
+            f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or only None under it. Name "
             f"only keys of the elements: {first_few([column.told for column in columns])}."
         )
     return found
@@ -225,8 +230,13 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     """
     found = [column for column in columns if column.has_axis]
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
-    if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
-        names = first_few([column.told for column in found]) or "no leaf"
+    if not masks:
+        raise BatchError(
+            "mask_key= asks for a mask of the padding, but the leaves are single numbers or texts, which are not padded. "
+            "Leave mask_key= out, or name an array in it: pad_batch(mask_key={'tokens': 'tokens_mask'})."
+        )
+    if any(not np.array_equal(mask, masks[0]) for mask in masks):
+        names = first_few([column.told for column in found])
         raise BatchError(
             f"leaves are padded differently ({names}), so one mask does not fit all of them. Give a mask to each leaf that "
             "needs one: pad_batch(mask_key={'tokens': 'tokens_mask'})."
@@ -247,8 +257,8 @@ def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
     if found or len(there) < 2:
         return found or there
     raise BatchError(
-        f"all leaves of this batch have equal lengths, so pad_batch(length={length}) cannot know which of "
-        f"{first_few([column.told for column in there])} to pad. Name them, length={{'tokens': {length}}}."
+        f"each leaf has the same length in all elements of this batch, so pad_batch(length={length}) cannot know which "
+        f"of {first_few([column.told for column in there])} to pad. Pass a dict, such as length={{'tokens': {length}}}."
     )
 
 
@@ -315,10 +325,14 @@ def filled_up(
 
 
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
-    if not isinstance(batch, dict) or key in batch:
+    if not isinstance(batch, dict):
         raise BatchError(
-            f"the mask would be added as batch[{short_repr(key)}], but batches are "
-            f"{type(batch).__name__}s{' with that key' if isinstance(batch, dict) else ''}. Pass another "
+            f"the mask would be added as batch[{short_repr(key)}], but a batch is {a_kind_of(batch)}, not a dict. Pass "
+            "mask_key=None, or map the elements to dicts before Batch."
+        )
+    if key in batch:
+        raise BatchError(
+            f"the mask would be added as batch[{short_repr(key)}], but elements have that key already. Pass another "
             "mask_key=, or mask_key=None."
         )
     return {**batch, key: mask}

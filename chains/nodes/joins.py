@@ -115,7 +115,7 @@ class Chosen(OnSeveral):
             if others != leaves[0]:
                 raise PackError(
                     f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of dataset {name} "
-                    f"{_are(others)}. Map both to the same leaves. Lengths are unknown after a map: pass lengths=, or "
+                    f"{_are(others)}. Map both to dicts with the same keys. Lengths are unknown after a map: pass lengths=, or "
                     "pack the stream, to_iter_dataset().pack(…)."
                 )
 

@@ -107,8 +107,9 @@ def _hugging_face(path: str, split: str | None) -> Any:
         found = datasets.load_from_disk(path)
     except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
         raise SourceError(
-            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Save it "
-            "again with save_to_disk, or pass source_format= if it is something else."
+            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Check its "
+            "permissions. If a file is damaged or missing, save it again with save_to_disk. If it is something else, pass "
+            "source_format=."
         ) from error
     if not isinstance(found, dict):
         return found

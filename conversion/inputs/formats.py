@@ -251,7 +251,10 @@ def format_of(names: list[str]) -> Format:
     found = [format for format in _TABLE if suffixes.intersection(format.suffixes)]
     if len(found) == 1 and "" not in suffixes:
         return found[0]
-    several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
+    known = first_few(sorted(format.name for format in found))
+    several = (
+        f"files of several formats: {known}" if len(found) > 1 else f"files of {known} and files without an ending"
+    )
     raise ConversionError(
         f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass only files of "
         f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."

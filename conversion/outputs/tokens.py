@@ -163,7 +163,12 @@ def _content(path: str) -> str:
         raise SourceNotFoundError(
             f"there is no tokenizer file {short_repr(path, TEXT)}. Pass the path of a tokenizer.json."
         ) from None
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
+        raise ConversionError(
+            f"the tokenizer file {shorten(path)} cannot be read: {shorten(error)}. Check that the path is a file, and its "
+            "permissions."
+        ) from error
+    except UnicodeError as error:
         raise ConversionError(
             f"{shorten(path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a tokenizer.json."
         ) from error
@@ -175,7 +180,7 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{short_repr(column)} of a record is {a_kind_of(document)} ({short_repr(document)}), not "
-        "text. Pass column=, the name of a text column, or transform=, a function that returns such "
-        "a record."
+        f"a record, or its column {short_repr(column)} if it has columns, is {a_kind_of(document)} "
+        f"({short_repr(document)}), not text. Pass column=, the name of a text column, or transform=, a function that returns "
+        "such a record."
     )

@@ -93,7 +93,7 @@ class RowPadding:
         if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
             raise BatchError(
                 f"record {short_repr(records[0])} has no array of tokens, so its length would be 0. Map it to an "
-                "array before BudgetBatch."
+                "array before BudgetBatch, or remove the key of its array from meta_features=."
             )
         if check is not None:
             check(real[:count])
@@ -110,7 +110,7 @@ class RowPadding:
     def _padded(
         self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], notify: Notify
     ) -> NDArray[Any]:
-        tail = _same_shape(path, [array.shape[1:] for array in arrays])
+        tail = _same_shape(path, [array.shape[1:] for array in arrays], " after its first axis")
         dtype = common_dtype(_name(path), arrays, notify)
         pad = value_at(self.pad_value, path, 0)
         out = np.full((*shape, *tail), 0 if pad is None else pad, dtype)
@@ -164,12 +164,12 @@ def _name(path: Sequence[Any]) -> str:
     return shorten("".join(f"[{key!r}]" for key in path), 100)
 
 
-def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]], axes: str = "") -> tuple[int, ...]:
     for shape in shapes:
         if shape != shapes[0]:
             raise BatchError(
-                f"leaf {short_repr(path)} has shape {shape} in one record and {shapes[0]} in another, and no axis "
-                "of it is padded. Map all records to one shape before BudgetBatch."
+                f"leaf {_name(path)} has shape {shape}{axes} in one record and {shapes[0]} in another, which BudgetBatch does "
+                "not pad. Map all records to one shape before BudgetBatch."
             )
     return shapes[0]
 

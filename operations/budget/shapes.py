@@ -59,9 +59,10 @@ class BatchShapes:
             if not rows[-1]:
                 if max_tokens < length * multiple_of:
                     for_multiple = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
+                    lower = ", lower multiple_of=" if multiple_of > 1 else ""
                     raise ValueError(
-                        f"length {length} of pad_to= needs {length * multiple_of} tokens{for_multiple}, more than "
-                        f"max_tokens={max_tokens}. Raise max_tokens=, or leave this length out."
+                        f"a batch of padded length {length} needs {length * multiple_of} tokens{for_multiple}, more than "
+                        f"max_tokens={max_tokens}. Raise max_tokens={lower}, or, if pad_to= names this length, leave it out."
                     )
                 raise ValueError(
                     f"multiple_of={multiple_of} is more than max_records={max_records}. Raise max_records=, or lower "

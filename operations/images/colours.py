@@ -96,8 +96,11 @@ def _range(name: str, given: Any, centre: float, least: float, most: float) -> t
         low, high = np.nan, np.nan
     if least <= low <= high <= most and high < np.inf:
         return low, high
-    limit = f"from {least:g} on" if most == np.inf else f"from {least:g} to {most:g}"
-    raise ValueError(f"{name}={short_repr(given)} is not valid. Pass a number, or (least, largest), {limit}.")
+    up_to, number = ("", "0 or more") if most == np.inf else (f" ≤ {most:g}", f"from 0 to {most:g}")
+    raise ValueError(
+        f"{name}={short_repr(given)} is not valid. Pass a finite number, {number}, or two of them, (least, largest), with "
+        f"{least:g} ≤ least ≤ largest{up_to}."
+    )
 
 
 def coloured(given: Any, operation: str) -> Images:

@@ -142,9 +142,14 @@ class DecodeImage(OnImages, MapTransform):
             return self._decoded(data)
         frames = list(map(self._decoded, data))
         if unlike := [frame.shape for frame in frames if frame.shape != frames[0].shape]:
+            both = f"{frames[0].shape} and {unlike[0]}"
+            if self._frames == "all":
+                raise ImageError(
+                    f'the files of a list have the shapes {both} with frames="all". Leave frames= out, to decode the first '
+                    "frame of each, or put each file into an element of its own. If heights or widths differ, also pass size=."
+                )
             raise ImageError(
-                f"the frames of a clip have the shapes {frames[0].shape} and {unlike[0]}. Pass "
-                "DecodeImage(size=…) to give all frames one shape."
+                f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give all frames one shape."
             )
         return np.stack(frames)
 

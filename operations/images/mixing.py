@@ -57,7 +57,7 @@ class _MixedBatches(RandomMapTransform):
                 f"not {short_repr(element)}. Pass the names of these keys, {name}(…, key=…, label=…), and use it after Batch."
             )
         images, labels = element[self._key], np.asarray(element[self._label])
-        if not isinstance(images, np.ndarray) or images.ndim < 4 or len(images) != len(labels):
+        if not isinstance(images, np.ndarray) or images.ndim < 4 or labels.shape[:1] != images.shape[:1]:
             raise ImageError(
                 f"{name} takes batches, images [batch, height, width, channels] with as many labels, not images "
                 f"{getattr(images, 'shape', type(images).__name__)} with labels {labels.shape}. Use it after Batch."

@@ -72,7 +72,10 @@ class RandAugment(OnImages, RandomMapTransform):
     def _changed(self, given: Any, rng: np.random.Generator) -> Any:
         images = coloured(given, "RandAugment")
         if images.dtype != np.uint8:
-            raise ImageError(f"RandAugment takes images of uint8, not {images.dtype}. Use it before Normalize.")
+            raise ImageError(
+                f"RandAugment takes images of uint8, not {images.dtype}. Use it before Normalize, or "
+                "convert the images to uint8 in a map before it."
+            )
         names, strength = list(CHANGES), self._magnitude / (self._bins - 1)
         for number, sign in zip(rng.integers(len(names), size=self._count), rng.integers(2, size=self._count)):
             change, most, is_signed = CHANGES[names[number]]

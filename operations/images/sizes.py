@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...common.messages import short_repr
+from ...common.messages import short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
@@ -70,8 +70,8 @@ def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") ->
         return _resized(image.view(dtype), size, interpolation).view(image.dtype)
     except opencv().error as error:
         raise ImageError(
-            f"OpenCV cannot resize an image of shape {image.shape} and dtype {image.dtype} to {size}. Pass images of at most "
-            f"{MOST_CHANNELS} channels."
+            f"OpenCV cannot resize an image of shape {image.shape} and dtype {image.dtype} to {size}: {shorten(error)}. Pass "
+            f"images of at most {MOST_CHANNELS} channels, and a size whose pixels fit into memory."
         ) from error
 
 

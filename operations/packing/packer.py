@@ -121,7 +121,8 @@ class Packer:
             made[number] = {path: by_segment(values, pieces, self._settings.max_segments, pad)}
         found = {path: rows for number in documents.order for path, rows in made[number].items()}
         if len(found) < sum(map(len, made.values())):
-            taken = next(path for path in documents.paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
+            added = {path for leaf in documents.packed for path in _names(leaf.path)[1:]}
+            taken = next(path for path in documents.paths if path in added)
             raise PackError(
                 f"elements have a leaf {name(taken)}, which is also a name that Pack adds. Rename it before Pack."
             )

@@ -178,9 +178,13 @@ class Settings:
         """
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
+        if not found:
+            raise PackError(
+                "elements are empty dicts, so no leaf is left to pack. Map them to dicts of arrays before Pack."
+            )
         if not packed:
             raise PackError(
-                f"elements have {known or 'nothing'}, and meta_features names all of it, so no leaf "
+                f"elements have {known}, and meta_features names all of it, so no leaf "
                 "is left to pack. Remove a name from meta_features."
             )
         for key in self.meta_features:
@@ -198,8 +202,10 @@ class Settings:
             for path in paths(value):
                 if not any(leaf[: len(path)] == path for leaf in leaves):
                     possible_leaves = first_few(list(map(name, leaves)))
+                    or_kept = "" if leaves is found else ", or which is in meta_features"
                     raise PackError(
-                        f"{setting} names {name(path)}, which is not packed. Name only these leaves: {possible_leaves}."
+                        f"{setting}= is a dict with {name(path)}, which elements do not have{or_kept}. Name only these "
+                        f"leaves: {possible_leaves}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):

@@ -95,10 +95,14 @@ class DecodeAudio(MapTransform):
             raise
         except Exception as error:  # PyAV has an error for each number of FFmpeg
             raise VideoError(
-                f"the sound of {shorten(name)} from {start:g} s on cannot be decoded: {shorten(error)}. Leave it out, or "
-                "write it again."
+                f"the sound of {shorten(name)} from {start:g} s on cannot be decoded: {shorten(error)}. If the file is "
+                "damaged, leave it out, or write it again."
             ) from error
         if not len(sound):
+            if seconds is not None and seconds * rate < 1:
+                raise VideoError(
+                    f"seconds={seconds:g} is less than one sample of {shorten(name)}. Pass a larger number."
+                )
             raise VideoError(f"{shorten(name)} has no sound at {start:g} s: it ends earlier. Pass a smaller start.")
         return sound, rate
 

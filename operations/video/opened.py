@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.lazy_exports import optional_library
-from ...common.messages import short_repr, shorten
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import VideoError
 from ...files.opened import open_file
 from ...files.urls import is_remote, local_path
@@ -93,7 +93,8 @@ class OpenVideo:
         for number in numbers:
             if not -count <= number < count:
                 raise VideoError(
-                    f"{shorten(self._name)} has {count} frames, but frame {number} was asked for. Pass numbers below {count}."
+                    f"{shorten(self._name)} has {count} frames, but frame {number} was asked for. Pass numbers from "
+                    f"{-count} to {count - 1}; negative ones count from the end."
                 )
         wanted = [number % count for number in numbers]
         found: dict[int, Frames] = {number: shape(self._decoded(number)) for number in sorted(set(wanted))}
@@ -105,8 +106,8 @@ class OpenVideo:
         end = self.seconds[-1] + (float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else np.inf)
         if number < 0 or not seconds < end:
             raise VideoError(
-                f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, but the one at {seconds} s was "
-                "asked for. Pass a time in this range."
+                f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, but the one at {seconds} s "
+                "was asked for. Pass a time of at least the first and below the second."
             )
         return number
 
@@ -138,7 +139,9 @@ class OpenVideo:
         self._left, self._at = self._container.decode(self._stream), key - 1
 
     def _failed(self, what: str, error: Exception) -> VideoError:
-        return VideoError(f"{shorten(self._name)} {what}: {shorten(error)}. Leave it out, or write it again.")
+        return VideoError(
+            f"{shorten(self._name)} {what}: {shorten(error)}. If the file is damaged, leave it out, or write it again."
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -192,9 +195,13 @@ def value_in(element: Any, key: str, what: str) -> Any:
     """
     if isinstance(element, Mapping) and key in element:
         return element[key]
-    keys = list(element) if isinstance(element, Mapping) else type(element).__name__
+    if not isinstance(element, Mapping):
+        raise VideoError(
+            f"the element is {a_kind_of(element)}, so it cannot have the key {short_repr(key)} for the {what}. Pass a value in "
+            "place of the key, or elements that are dicts."
+        )
     raise VideoError(
-        f"the element has no key {short_repr(key)}, only {short_repr(keys)}. Name the key that contains the {what}."
+        f"the element has no key {short_repr(key)}, only {short_repr(list(element))}. Name the key that contains the {what}."
     )
 
 
@@ -202,7 +209,8 @@ def path_of(video: Any) -> str:
     """Return the path of a video or sound file as a text; VideoError if it is not a path."""
     if not isinstance(video, (str, os.PathLike)):
         raise VideoError(
-            f"a video is bytes or the path of a file, not {type(video).__name__} {short_repr(video)}. Pass one of these."
+            f"a video or sound is bytes or the path of a file, not {a_kind_of(video)} ({short_repr(video)}). Pass one of "
+            "these. If the element is a dict, pass key=, the name of the key that contains it."
         )
     return str(os.fspath(video))
 

@@ -6,6 +6,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+import headrace
 from headrace import IterDataset, MapDataset
 from headrace.errors import BatchError, CheckpointError, PackError
 
@@ -223,7 +224,7 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
         (lambda x: np.array([None]), "dtype object and shape"),
         (
             lambda x: {"text": np.arange(x)},
-            r"which is not packed. .*: \['text'\]",
+            r"which elements do not have, or which is in meta_features\. .*: \['text'\]",
         ),
         (lambda x: np.arange(x + 3), r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'"),
         (lambda x: {"tokens" if x % 2 else "text": np.arange(2)}, "'text'"),
@@ -272,3 +273,18 @@ def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(first, second
         list(mixed.batch(3))
     assert "web" in caught.value.__notes__[0]
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: NUMBERS.apply(headrace.Batch), r"apply\(Batch\): .* Pass an instance, Batch\(…\)"),
+        (lambda: NUMBERS.apply(headrace.Filter), r"apply\(Filter\): .* Pass an instance, Filter\(…\)"),
+        (lambda: NUMBERS.filter(headrace.Filter), r"filter\(Filter\): .* Pass an instance, Filter\(…\)"),
+        (lambda: NUMBERS.map(headrace.Batch), r"Pass a function, a headrace\.MapTransform"),
+    ],
+)
+def test_a_class_in_place_of_a_transform_is_refused(use, message):
+    """It would be called with each element otherwise, as functions are."""
+    with pytest.raises(TypeError, match=message):
+        use()

@@ -345,9 +345,20 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
     with pytest.raises(
-        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4"
+        LengthsError, match="over 32, the largest length of batches of max_tokens=128 and multiple_of=4"
     ):
         batches_of(multiple_of=4)
+    with pytest.raises(LengthsError, match=r"over 8, the largest padded length\..* pad_to=\(8, \d+\)"):
+        batches_of(pad_to=(8,), max_tokens=128)
+
+
+def test_the_limit_is_that_of_the_tokens_if_no_record_fits():
+    """And not that of the shapes, which are then chosen from no lengths at all."""
+    operation = headrace.BudgetBatch(16, lengths=[50])
+    with pytest.raises(
+        LengthsError, match=r"record 0, counted from 0 among 1 records, is 50 long, over 16, the largest"
+    ):
+        list(headrace.load([np.ones(50, np.int32)], transformations=[operation], num_epochs=1))
 
 
 def test_a_record_that_is_longer_than_its_length_says_is_named():

@@ -340,11 +340,11 @@ def test_pad_batch_gives_a_mask_if_asked():
     assert headrace.pad_batch(mask_key="mask")(two[:1])["mask"].tolist() == [[True] * 3]
     with pytest.raises(BatchError, match=r"\['b'\], \['c'\]"):
         headrace.pad_batch(mask_key="mask")(elements)
-    with pytest.raises(BatchError, match="with that key"):
+    with pytest.raises(BatchError, match="elements have that key already"):
         headrace.pad_batch(mask_key="a")(two)
-    with pytest.raises(BatchError, match="ndarrays"):
+    with pytest.raises(BatchError, match="is a ndarray, not a dict"):
         headrace.pad_batch(mask_key="mask")([np.ones(1), np.ones(2)])
-    with pytest.raises(BatchError, match="no leaf"):
+    with pytest.raises(BatchError, match="single numbers or texts"):
         headrace.pad_batch(mask_key="mask")([{"x": 1}])
 
 
@@ -718,7 +718,7 @@ RAGGED = [
 def test_pad_batch_names_only_keys_of_the_elements(arguments, element):
     """A missing key is an error that names the argument, the key and those that there are."""
     (name,) = arguments
-    words = rf"pad_batch\({name}=…\) names 'x', but elements have no such key, or None there.*\['tokens'\]"
+    words = rf"pad_batch\({name}=…\) names 'x', but elements have no such key, or only None under it.*\['tokens'\]"
     with pytest.raises(BatchError, match=words):
         headrace.pad_batch(**arguments)([element, element])
 
@@ -752,7 +752,7 @@ def test_a_value_for_a_key_that_is_not_there_is_refused():
     """A slip would pad with 0 without a word."""
     with pytest.raises(
         BatchError,
-        match=r"names 'token', but elements have no such key, or None there\. Name only keys .*: \['label'\], \['tokens'\]",
+        match=r"names 'token', but elements have no such key, .*\. Name only keys .*: \['label'\], \['tokens'\]",
     ):
         headrace.pad_batch(value={"token": -1})(RAGGED)
 

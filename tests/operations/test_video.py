@@ -217,7 +217,7 @@ def test_damage_is_named_with_file_and_time(videos, tmp_path):
         assert "a.mkv" in str(error)  # noqa: PT017  either is right, as the file was cut somewhere
     for content, text in ((b"", "cannot be opened as a video"), (b"no video" * 100, "cannot be opened as a video")):
         path.write_bytes(content)
-        with pytest.raises(VideoError, match=rf"a\.mkv {text}: .*Leave it out"):
+        with pytest.raises(VideoError, match=rf"a\.mkv {text}: .*leave it out"):
             DecodeVideo().map(path)
     path.write_bytes(b"")
     with pytest.raises(SourceNotFoundError, match=r"nowhere\.mp4"):
@@ -234,7 +234,7 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
     (tmp_path / "a.mov").write_bytes(data)
     expected, decode = decoded(whole), DecodeVideo(frames="n")
     for _ in range(2):
-        with pytest.raises(VideoError, match=r"a\.mov cannot be decoded at 0\.280 s \(frame 7\): .*Leave it out"):
+        with pytest.raises(VideoError, match=r"a\.mov cannot be decoded at 0\.280 s \(frame 7\): .*leave it out"):
             decode.map({"video": tmp_path / "a.mov", "n": [6, 7, 8]})
         np.testing.assert_array_equal(decode.map({"video": tmp_path / "a.mov", "n": [6, 8]})["video"], expected[[6, 8]])
 
@@ -243,6 +243,7 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
     ("make", "element", "text"),
     [
         (lambda: DecodeVideo(frames=120), {}, "has 120 frames, but frame 120 was asked for"),
+        (lambda: DecodeVideo(frames=-121), {}, "Pass numbers from -120 to 119"),
         (lambda: DecodeVideo(frames=[1.5]), {}, r"frames=\[1.5\] are not numbers of frames"),
         (lambda: DecodeVideo(frames=[]), {}, "at least one"),
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
@@ -250,7 +251,7 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
         (lambda: DecodeVideo(times=["a"]), {}, "are not times"),
         (lambda: DecodeVideo(frames="n"), {}, "no key 'n', only"),
         (lambda: DecodeVideo(key="clip"), {}, "no key 'clip', only"),
-        (lambda: DecodeVideo(), {"video": 3}, "not int 3"),
+        (lambda: DecodeVideo(), {"video": 3}, "not an int"),
     ],
 )
 def test_wrong_elements_are_named(videos, make, element, text):

@@ -94,7 +94,10 @@ class DataLoader(LoaderMethods):
             enable_profiling=enable_profiling,
         )
         if not self._description.pipeline.joins and (records := dropped_records(self._description.pipeline)):
-            warn(f"the stream is empty: {records} records are too few for a batch, and drop_remainder=True drops them.")
+            warn(
+                f"the stream is empty: {records} records are too few for a batch, and drop_remainder=True drops them. "
+                "Pass a smaller batch_size=, or drop_remainder=False."
+            )
 
     def __iter__(self) -> DataLoaderIterator:
         own = self._description
