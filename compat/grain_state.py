@@ -102,7 +102,10 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
         if any(type(count) is not int or count < 0 for count in (reached, *given)):
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"the Grain state is damaged: {short_repr(state)}. Restore another checkpoint.") from None
+        raise CheckpointError(
+            f"the Grain state {short_repr(state)} is not of a pipeline with FlatMap {flat_maps} times, or is damaged. Pass the "
+            "operations of the Grain run, or restore another checkpoint."
+        ) from None
     return reached, given
 
 
@@ -145,7 +148,7 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     if not UnreadOrder(reached, total).is_possible:
         raise CheckpointError(
             f"the Grain state is past the end of the stream, which has {total} records in this shard. "
-            "Begin the next run without this state."
+            "If the source is the same as in the Grain run, begin the next run without this state; otherwise pass that source."
         )
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
@@ -197,7 +200,8 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
             raise TypeError
     except (KeyError, TypeError):
         raise CheckpointError(
-            f"the Grain state is damaged: last_seen_indices={short_repr(seen)}. Restore another checkpoint."
+            f"the Grain state is damaged: worker_count={short_repr(state.get('worker_count', 'absent'))} and "
+            f"last_seen_indices={short_repr(seen)} do not fit together. Restore another checkpoint."
         ) from None
     reached = []
     for worker, index in enumerate(last):

@@ -61,9 +61,9 @@ def _common(folders: Mapping[str, str]) -> str:
         return os.path.commonpath(folders.values())
     except ValueError:
         raise ConversionError(
-            f"{first_few(list(folders))}: some files are in an object store and some on this machine, "
-            "so they have no common folder. Pass a number of files to write, such as shards=8. Or "
-            "convert the two groups separately, to two targets."
+            f"{first_few(list(folders))}: the files have no common folder, because they are in an object store and on "
+            "this machine, or on several drives. Pass a number of files to write, such as shards=8. Or convert the files of "
+            "each place separately, to several targets."
         ) from None
 
 
@@ -88,7 +88,7 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
     if total < shards:
         raise ConversionError(
             f"{first_few(list(counts))}: shards={shards} is more than the {total} records. Pass a smaller "
-            "number of shards."
+            "number of shards, or a source with more records."
         )
     bounds = [total * number // shards for number in range(shards + 1)]
     names = [f"{stem}-{number:05}-of-{shards:05}{suffix}" for number in range(shards)]

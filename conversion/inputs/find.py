@@ -107,8 +107,9 @@ def _hugging_face(path: str, split: str | None) -> Any:
         found = datasets.load_from_disk(path)
     except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
         raise SourceError(
-            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Save it "
-            "again with save_to_disk, or pass source_format= if it is something else."
+            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Check the path and its "
+            "permissions. If the folder is damaged, save it again with save_to_disk. For a dataset of the Hub, pass "
+            "load_dataset(name, split=…) as the source."
         ) from error
     if not isinstance(found, dict):
         return found

@@ -252,7 +252,9 @@ def format_of(names: list[str]) -> Format:
     if len(found) == 1 and "" not in suffixes:
         return found[0]
     several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
+    known = {suffix for format in found for suffix in format.suffixes}
+    unknown = next((name for name in names if split_name(name_of(name))[1] not in known), "")
     raise ConversionError(
-        f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass only files of "
+        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass only files of "
         f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
     )

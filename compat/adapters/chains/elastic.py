@@ -127,7 +127,9 @@ class ElasticIterator(IterDataset[Any]):
         if isinstance(self._iterator, ElasticStreamIterator):
             self._iterator.set_states(read)
             return
-        if not read or any(state != read[0] for state in read):
+        if not read:
+            raise CheckpointError("states= is empty. Pass a list with the state of each former shard.")
+        if any(state != read[0] for state in read):
             raise CheckpointError(
                 f"the {len(read)} states were not saved at the same step. Pass states that all shards "
                 "saved at the same step."

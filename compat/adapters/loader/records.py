@@ -69,7 +69,7 @@ class _Sampler(OurIndexSampler):
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:
-            warn(self._empty_shard())
+            warn(f"{self._empty_shard()} Use fewer shards.")
 
     def _empty_shard(self) -> str:
         shard = self.shard_options
