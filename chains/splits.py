@@ -119,7 +119,10 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
     count = len(whole)
     names = [f"fold {number}" for number in range(k)]
     if k > count:
-        raise ValueError(f"k={k} is more than the {count} records, so some folds would be empty. Pass a smaller k.")
+        raise ValueError(
+            f"k={k} folds need at least {k} records, but there {'is' if count == 1 else 'are'} {count}. Pass a smaller k, of "
+            "2 or more, or more records."
+        )
     folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups, fill=True)
     made = []
     for fold in folds:
@@ -157,7 +160,7 @@ def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
 def _divisible(function: str, data: Any) -> Any:
     whole = data if isinstance(data, MapDataset) else as_source(data)
     if not finite(function, len(whole)):
-        raise ValueError(f"{function}: the source is empty. Pass a source with records.")
+        raise ValueError(f"{function}: there are no records. Pass a source or dataset with records.")
     return whole
 
 

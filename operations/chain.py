@@ -126,11 +126,12 @@ def _call_for(transform: Any) -> Callable[[Any], Any]:
         return lambda dataset: dataset.batch(transform.batch_size, drop_remainder=drop, batch_fn=batch_fn)
     if ours:
         return lambda dataset: dataset.then(transform)
-    if callable(transform) and not is_transform_class(transform):
+    is_operation = isinstance(transform, type) and issubclass(transform, Operation)
+    if callable(transform) and not is_operation and not is_transform_class(transform):
         return lambda dataset: dataset.map(transform)
     raise TypeError(
-        f"apply({short_repr(transform)}): the argument is not a transform. Pass a transform, such as "
-        "MapTransform, Filter or Batch, or a function, or a list of these."
+        f"apply({short_repr(transform)}): the argument is not a transform. Pass an instance (not a class), such as "
+        "MapTransform(function) or Batch(8), or a function, or a list of these."
     )
 
 
