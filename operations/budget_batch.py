@@ -115,6 +115,11 @@ class BudgetBatch(Operation):
         return BatchShapes.of(lengths, self.max_tokens, self.max_records, self.multiple_of)
 
     @property
+    def _longest(self) -> int:
+        """Largest length of records of which `multiple_of` fit in a batch; at least 1."""
+        return (self.max_tokens // self.multiple_of) or 1
+
+    @property
     def takes(self) -> int:  # type: ignore[override]
         """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if that is None."""
         return self.window or STREAM_WINDOW
@@ -159,7 +164,7 @@ class BudgetBatch(Operation):
         shapes = self.shapes
         if shapes is None:
             assert isinstance(self.pad_to, int), "lengths have shapes"
-            most = (self.max_tokens // self.multiple_of) or 1
+            most = self._longest
             fitting = lengths[lengths <= most]
             longest = [most] if self.too_long == "truncate" and len(fitting) < len(lengths) else []
             present = np.concatenate([fitting, longest]).astype(np.int64)
@@ -178,12 +183,13 @@ class BudgetBatch(Operation):
         """
         return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
 
-    def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
+    def fitted(self, lengths: Ints, shapes: BatchShapes, numbered: bool = True) -> Ints:
         """Return the lengths that records have in batches, `int64[records]`; cut if `too_long` is "truncate".
 
         Args:
             lengths: `int64[records]`, lengths of the records.
             shapes: shapes of the batches.
+            numbered: False if the records are a part of a stream, so that their numbers say nothing to the user.
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -191,21 +197,26 @@ class BudgetBatch(Operation):
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
             and_others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
-            chosen = isinstance(self.pad_to, int)
+            limit, larger = f"{shapes.longest}, the largest length in pad_to=", "length in pad_to="
+            if isinstance(self.pad_to, int) and lengths[beyond[0]] > (most := self._longest):
+                of_records = f" for multiple_of={self.multiple_of} records" if self.multiple_of > 1 else ""
+                limit, larger = (
+                    f"{most}, the largest length within max_tokens={self.max_tokens}{of_records}",
+                    "max_tokens=",
+                )
             raise LengthsError(
-                f"record {beyond[0]}{and_others} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
-                f'length of batches of max_tokens={self.max_tokens}{and_multiple}. Pass too_long="drop" or '
-                f'"truncate", or a larger {"max_tokens=" if chosen else "length in pad_to="}.'
+                f"{f'record {beyond[0]}' if numbered else 'a record'}{and_others} is {lengths[beyond[0]]} tokens long, "
+                f'over {limit}. Pass too_long="drop" or "truncate", or a larger {larger}.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         if self.shapes is None:
             raise LengthsError(
-                f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are unknown in a "
-                "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of the records, which "
-                "works in a DataLoader without Filter and FlatMap before BudgetBatch, and in MapDataset.budget_batch."
+                f"pad_to={self.pad_to} asks BudgetBatch to choose this number of lengths, from the lengths of all records, "
+                "which are unknown here. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of "
+                "the records, which works in a DataLoader without Filter and FlatMap before BudgetBatch, and in "
+                "MapDataset.budget_batch."
             )
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
@@ -220,7 +231,9 @@ def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
     """
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
-            raise ValueError("pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number.")
+            raise ValueError(
+                "pad_to=() is empty. Pass lengths, such as (128, 256, 512), or how many to choose, such as 8."
+            )
         return tuple(sorted({whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}))
     return whole_number("pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes")
 
@@ -291,7 +304,7 @@ class BudgetStep:
             LengthsError: a record is too long, and `too_long` is "error".
         """
         own, (seed, position, row) = self._operation.seed, self._first
-        lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes)
+        lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes, numbered=False)
         windows = BudgetWindows(lengths, self._shapes, len(records))
         generator = self._generator_at(seed if own is None else own, position, row)
         line = windows.places.astype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import VALUE, first_few, short_repr, shorten
+from ..common.messages import VALUE, a_kind_of, first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import BatchError
 from .column import as_array
@@ -121,7 +121,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             if column.longest > targets.get(column.name, column.longest):
                 raise BatchError(
                     f"leaf {column.told} has length {column.longest}, over pad_batch(length={targets[column.name]}). "
-                    "Cut it before Batch, or raise length."
+                    "Cut it before Batch, or pass a larger length=."
                 )
         return targets
 
@@ -184,6 +184,11 @@ class _Column:
         self.longest = max(self.lengths)
         self.ragged = min(self.lengths) < self.longest
 
+    @property
+    def key(self) -> str:
+        """The first key that leads to the leaves, as text: `'a'` for `['a'][0]`. For messages."""
+        return self.name[1:].partition("]")[0]
+
     def below(self, key: Any) -> bool:
         """Return True if the leaves are under this key of the elements."""
         return self.name.startswith(f"[{key!r}]")
@@ -205,6 +210,11 @@ def _named(argument: str, key: Any, columns: Sequence[_Column]) -> Sequence[_Col
         BatchError: there are none.
     """
     found = [column for column in columns if column.below(key)]
+    if not found and not any(column.name for column in columns):
+        raise BatchError(
+            f"pad_batch({argument}=…) is a dict with the key {short_repr(key)}, but elements are single arrays, or have no "
+            f"arrays, so they have no keys. Pass {argument}= without a dict, or map elements to dicts of arrays before Batch."
+        )
     if not found:
         raise BatchError(
             f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or None there. Name "
@@ -225,11 +235,15 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     """
     found = [column for column in columns if column.has_axis]
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
-    if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
-        names = first_few([column.told for column in found]) or "no leaf"
+    if not masks:
         raise BatchError(
-            f"leaves are padded differently ({names}), so one mask does not fit all of them. Give a mask to each leaf that "
-            "needs one: pad_batch(mask_key={'tokens': 'tokens_mask'})."
+            "pad_batch(mask_key=…) asks for a mask, but only arrays with at least one axis are padded, and there is none. "
+            "Leave mask_key= out, or map elements to dicts with such an array before Batch."
+        )
+    if any(not np.array_equal(mask, masks[0]) for mask in masks):
+        raise BatchError(
+            f"leaves are padded differently ({first_few([column.told for column in found])}), so one mask does not fit all "
+            f"of them. Name those that need a mask: pad_batch(mask_key={{{found[0].key}: 'tokens_mask'}})."
         )
     return masks[0]
 
@@ -247,8 +261,8 @@ def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
     if found or len(there) < 2:
         return found or there
     raise BatchError(
-        f"all leaves of this batch have equal lengths, so pad_batch(length={length}) cannot know which of "
-        f"{first_few([column.told for column in there])} to pad. Name them, length={{'tokens': {length}}}."
+        f"each of the arrays {first_few([column.told for column in there])} has one length in all elements of this batch, "
+        f"so pad_batch(length={length}) cannot know which to pad. Name those to pad, length={{{there[0].key}: {length}}}."
     )
 
 
@@ -315,11 +329,15 @@ def filled_up(
 
 
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
-    if not isinstance(batch, dict) or key in batch:
+    if not isinstance(batch, dict):
         raise BatchError(
-            f"the mask would be added as batch[{short_repr(key)}], but batches are "
-            f"{type(batch).__name__}s{' with that key' if isinstance(batch, dict) else ''}. Pass another "
-            "mask_key=, or mask_key=None."
+            f"the mask would be added as batch[{short_repr(key)}], but the batch is {a_kind_of(batch)}, not a dict. Map "
+            "elements to dicts before Batch, or pass mask_key=None for no mask."
+        )
+    if key in batch:
+        raise BatchError(
+            f"the mask would be added as batch[{short_repr(key)}], but the batch already has this key. Pass another "
+            "mask_key=, or mask_key=None for no mask."
         )
     return {**batch, key: mask}
 

@@ -85,7 +85,7 @@ class RowPadding:
         columns = []
         for path, *leaves in zip(paths, *(leaves for leaves, _ in flat)):
             arrays = [as_array(leaf) for leaf in leaves]
-            if arrays[0].ndim and path[0] not in self.meta_features:
+            if len({array.ndim for array in arrays}) == 1 and arrays[0].ndim and path[0] not in self.meta_features:
                 real[:count] = np.maximum(real[:count], [len(each) for each in arrays[:count]])
                 columns.append(self._padded(path, arrays, count, (rows, length), notify))
             else:
@@ -93,7 +93,7 @@ class RowPadding:
         if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
             raise BatchError(
                 f"record {short_repr(records[0])} has no array of tokens, so its length would be 0. Map it to an "
-                "array before BudgetBatch."
+                "array before BudgetBatch; if it has one that meta_features= names, remove it there."
             )
         if check is not None:
             check(real[:count])
@@ -110,7 +110,7 @@ class RowPadding:
     def _padded(
         self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], notify: Notify
     ) -> NDArray[Any]:
-        tail = _same_shape(path, [array.shape[1:] for array in arrays])
+        (_, *tail) = _same_shape(path, [("…", *array.shape[1:]) for array in arrays])
         dtype = common_dtype(_name(path), arrays, notify)
         pad = value_at(self.pad_value, path, 0)
         out = np.full((*shape, *tail), 0 if pad is None else pad, dtype)
@@ -164,12 +164,14 @@ def _name(path: Sequence[Any]) -> str:
     return shorten("".join(f"[{key!r}]" for key in path), 100)
 
 
-def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _same_shape(path: Any, shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the shape that all have; `BatchError` if they differ. An axis that is padded is "…" in all shapes."""
     for shape in shapes:
         if shape != shapes[0]:
+            one, other = (f"[{', '.join(map(str, each))}]" for each in (shape, shapes[0]))
             raise BatchError(
-                f"leaf {short_repr(path)} has shape {shape} in one record and {shapes[0]} in another, and no axis "
-                "of it is padded. Map all records to one shape before BudgetBatch."
+                f"leaf {_name(path)} has shape {one} in one record and {other} in another, but BudgetBatch pads only the "
+                "first axis, of arrays that meta_features= does not name. Map all records to one shape before BudgetBatch."
             )
     return shapes[0]
 
@@ -184,8 +186,9 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
-            f"{name_of(row)} is {real[row]} long, but its length was given as {said[row]}, and batches were "
-            "planned from this. Pass the real lengths=."
+            f"{name_of(row)} is {real[row]} long, but its length was given as {said[row]}, by lengths= or by its source, "
+            "and batches were planned from this. Pass lengths= with the lengths that records have at BudgetBatch, after "
+            "the maps before it."
         )
 
 

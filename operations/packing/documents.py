@@ -93,7 +93,8 @@ class PackedLeaf:
 
 
 def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
-    if isinstance(leaf, (tuple, list)) and path == (BARE,) and all(isinstance(each, np.ndarray) for each in leaf):
+    several = isinstance(leaf, (tuple, list)) and bool(leaf) and all(isinstance(each, np.ndarray) for each in leaf)
+    if several and path == (BARE,):
         raise PackError(
             f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names. Map it to a "
             "dict before Pack, lambda x: {'inputs': x[0], 'targets': x[1]}, or to a named tuple."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,7 +122,8 @@ class Packer:
             made[number] = {path: by_segment(values, pieces, self._settings.max_segments, pad)}
         found = {path: rows for number in documents.order for path, rows in made[number].items()}
         if len(found) < sum(map(len, made.values())):
-            taken = next(path for path in documents.paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
+            every = Counter(path for of_leaf in made.values() for path in of_leaf)
+            taken = next(path for path, times in every.items() if times > 1)
             raise PackError(
                 f"elements have a leaf {name(taken)}, which is also a name that Pack adds. Rename it before Pack."
             )

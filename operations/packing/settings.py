@@ -178,9 +178,13 @@ class Settings:
         """
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
+        if not found:
+            raise PackError(
+                "elements contain no arrays, so there is nothing to pack. Map them to arrays of tokens before Pack."
+            )
         if not packed:
             raise PackError(
-                f"elements have {known or 'nothing'}, and meta_features names all of it, so no leaf "
+                f"elements have {known}, and meta_features names all of it, so no leaf "
                 "is left to pack. Remove a name from meta_features."
             )
         for key in self.meta_features:
@@ -197,21 +201,22 @@ class Settings:
         ):
             for path in paths(value):
                 if not any(leaf[: len(path)] == path for leaf in leaves):
-                    possible_leaves = first_few(list(map(name, leaves)))
+                    kept = ", or which meta_features= keeps unpacked" if self.meta_features and leaves is packed else ""
                     raise PackError(
-                        f"{setting} names {name(path)}, which is not packed. Name only these leaves: {possible_leaves}."
+                        f"{setting}= names {name(path)}, which elements do not have{kept}. Name only these: "
+                        f"{first_few(list(map(name, leaves)))}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
                 raise PackError(
-                    f"leaf {name(path)} has no length. Name it in length={{…}} to pack it, or in meta_features to "
-                    "keep it unpacked, or remove it in a map before Pack."
+                    f"length= names no length for leaf {name(path)}. Name one in length={{…}} to pack it, or name the leaf "
+                    "in meta_features= to keep it unpacked, or remove it in a map before Pack."
                 )
         for setting, value in (("bos", self.bos), ("eos", self.eos)):
             if len(packed) > 1 and value is not None and not isinstance(value, Mapping):
                 raise PackError(
                     f"{setting}={short_repr(value)} would be added to each of {first_few(list(map(name, packed)))}. "
-                    f"Say to which one, {setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
+                    f"Name the one that needs it, or several: {setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
                 )
 
     def capacity_of(self, path: Path) -> Any:

@@ -223,7 +223,7 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
         (lambda x: np.array([None]), "dtype object and shape"),
         (
             lambda x: {"text": np.arange(x)},
-            r"which is not packed. .*: \['text'\]",
+            r"which elements do not have\. .*: \['text'\]",
         ),
         (lambda x: np.arange(x + 3), r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'"),
         (lambda x: {"tokens" if x % 2 else "text": np.arange(2)}, "'text'"),

@@ -334,7 +334,7 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
     with pytest.raises(
-        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4"
+        LengthsError, match="over 32, the largest length within max_tokens=128 for multiple_of=4 records"
     ):
         batches_of(multiple_of=4)
 
@@ -791,8 +791,14 @@ def test_samplers_of_users_are_planned_whole():
         ),
         ([{"t": None}, {"t": np.arange(3)}], BatchError, r"\{'t': (\*|None)\} and \{'t': (\*|None)\}"),
         ([{"t": np.arange(3), "y": 1}, {"t": np.arange(3)}], BatchError, r"'y': \*\}? and|and \{'t': \*, 'y': \*\}"),
+        (
+            [{"t": np.arange(3)}, {"t": np.array(3)}],
+            BatchError,
+            r"\['t'\] has shape \[3?\] in one record and \[3?\] in",
+        ),
+        ([np.zeros((3, 2)), np.zeros((3, 1))], BatchError, r"shape \[…, \d\] in one .* pads only the first axis"),
     ],
-    ids=["a record", "all records", "a leaf", "the tokens", "a missing key"],
+    ids=["a record", "all records", "a leaf", "the tokens", "a missing key", "an array without axes", "another axis"],
 )
 def test_records_that_are_none_or_lack_a_leaf_are_an_error(operations, records, error, words):
     """It says which leaves the records have."""
@@ -813,3 +819,16 @@ def test_a_leaf_that_is_none_in_all_records_stays_none():
     (batch,) = DataLoader(data_source=records, sampler=SequentialSampler(2), operations=operations)
     assert batch["y"] is None
     assert sorted(batch["t"].tolist()) == [[0, 1, 0, 0], [0, 1, 2, 0]]
+
+
+def test_a_record_that_is_too_long_for_a_stream_has_no_number():
+    """Within its window it has one, which says nothing to the user. The limit is that of the settings."""
+    records = MapDataset.source([np.arange(3)] * 5 + [np.arange(20)])
+    with pytest.raises(LengthsError, match=r"^a record is 20 tokens long, over 16, the largest length in pad_to="):
+        list(records.to_iter_dataset().budget_batch(64, pad_to=(8, 16), window=2))
+    with pytest.raises(
+        LengthsError, match=r"^record 5 is 20 tokens long, over 16, the largest length within max_tokens=16"
+    ):
+        records.budget_batch(16, lengths=[3] * 5 + [20])
+    with pytest.raises(ValueError, match=r"multiple_of=32 is more than max_tokens=16"):
+        records.budget_batch(16, lengths=[3] * 5 + [20], multiple_of=32, too_long="drop")

@@ -316,7 +316,7 @@ def test_one_length_pads_only_what_is_ragged():
     elements = [{"tokens": np.arange(n), "image": np.zeros((3, 2)), "n": n} for n in (3, 1)]
     batch = pad(elements)
     assert [batch[name].shape for name in ("tokens", "image", "n")] == [(2, 4), (2, 3, 2), (2,)]
-    with pytest.raises(BatchError, match=r"length=\{'tokens': 4\}"):
+    with pytest.raises(BatchError, match=r"\['image'\], \['tokens'\] has one length .* length=\{'image': 4\}"):
         pad(elements[:1])
     full = [{"tokens": np.arange(4), "image": np.zeros((3, 2))}]
     assert pad(full)["image"].shape == (1, 3, 2)
@@ -340,11 +340,11 @@ def test_pad_batch_gives_a_mask_if_asked():
     assert headrace.pad_batch(mask_key="mask")(two[:1])["mask"].tolist() == [[True] * 3]
     with pytest.raises(BatchError, match=r"\['b'\], \['c'\]"):
         headrace.pad_batch(mask_key="mask")(elements)
-    with pytest.raises(BatchError, match="with that key"):
+    with pytest.raises(BatchError, match="already has this key"):
         headrace.pad_batch(mask_key="a")(two)
-    with pytest.raises(BatchError, match="ndarrays"):
+    with pytest.raises(BatchError, match="a ndarray, not a dict"):
         headrace.pad_batch(mask_key="mask")([np.ones(1), np.ones(2)])
-    with pytest.raises(BatchError, match="no leaf"):
+    with pytest.raises(BatchError, match="only arrays with at least one axis"):
         headrace.pad_batch(mask_key="mask")([{"x": 1}])
 
 

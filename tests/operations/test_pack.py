@@ -297,15 +297,21 @@ UNFIT = {
     "an element is a ndarray, but the first element is a dict": ([{"x": X}, X], Pack(4)),
     "is float64[3] in one document, but int64[…] in the first": ([X, X + 0.5], Pack(4)),
     "meta_features has 'id', but elements have no such key": ([{"x": X}], Pack(4, meta_features=["id"])),
-    "length names ['y'], which is not packed": ([{"x": X}], Pack({"x": 4, "y": 4})),
-    "leaf ['y'] has no length": ([{"x": X, "y": X}], Pack({"x": 4})),
-    "pad_value names ['y']": ([{"x": X}], Pack(4, pad_value={"y": 4})),
+    "length= names ['y'], which elements do not have": ([{"x": X}], Pack({"x": 4, "y": 4})),
+    "length= names no length for leaf ['y']": ([{"x": X, "y": X}], Pack({"x": 4})),
+    "pad_value= names ['y'], which elements do not have": ([{"x": X}], Pack(4, pad_value={"y": 4})),
     "pad_value=-1 does not fit leaf ['tokens'] of dtype uint8": ([X.astype(np.uint8)], Pack(4, pad_value=-1)),
     "bos=300 does not fit": ([X.astype(np.uint8)], Pack(4, bos=300)),
     "bos=1 would be added to each of ['x'], ['y']": ([{"x": X, "y": X}], Pack(4, bos=1)),
     "elements have a leaf ['x_positions'], which is also a name that Pack adds": (
-        [{"x": X, "x_positions": X}],
+        [{"a_positions": X, "x": X, "x_positions": X}],
         Pack(4),
+    ),
+    "elements contain no arrays": ([{}], Pack(4)),
+    "leaf ['tokens'] is [], a list, but only arrays": ([[]], Pack(4)),
+    "bos= names ['y'], which elements do not have, or which meta_features= keeps": (
+        [{"x": X, "y": 1}],
+        Pack(4, bos={"y": 1}, meta_features=["y"]),
     ),
     "elements have ['x'], and meta_features names all of it": ([{"x": X}], Pack(4, meta_features=["x"])),
     "has the shapes () and (2,)": ([{"x": X, "m": 1}, {"x": X, "m": X[:2]}], Pack(4, meta_features=["m"])),
@@ -549,7 +555,7 @@ def test_a_plan_of_one_leaf_takes_plain_lengths():
     for bad in ({"x": [[1]], "y": [[1]]}, {"x": [-1], "y": [2]}):
         with pytest.raises(LengthsError, match=r"lengths of leaf \['x'\]: "):
             Pack(4).plan(bad)
-    with pytest.raises(PackError, match=r"several\. Pass a dict"):
+    with pytest.raises(PackError, match=r"several keys\. Pass lengths= a dict"):
         Pack({"x": 2, "y": 2}).plan(lengths)
 
 
