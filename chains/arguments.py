@@ -56,18 +56,20 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
 
 
 _OF_ENDLESS = {
-    "repeat": "Repeat it once",
+    "repeat": "Call repeat only once",
+    "concatenate": "Call repeat() of the concatenated dataset",
     "budget_batch": "Call budget_batch before repeat, or make the batches in a stream: to_iter_dataset().budget_batch(…)",
     "pack": "Call pack before repeat, or pack the stream: to_iter_dataset().pack(…)",
 }
 
 
-def finite(method: str, length: int) -> int:
+def finite(method: str, length: int, what: str = "") -> int:
     """Return `length` after checking that it is finite.
 
     Args:
         method: name of the dataset method, for the error message.
         length: length of the dataset.
+        what: beginning of the error message. Default: the method.
 
     Raises:
         ValueError: if the dataset is endless.
@@ -75,8 +77,9 @@ def finite(method: str, length: int) -> int:
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"Call {method} before repeat")
         raise ValueError(
-            f"{method}: the dataset never ends, because of repeat() without num_epochs= or a mix with "
-            f'when_exhausted="repeat". {remedy}. For a mix, pass when_exhausted="first" or "all".'
+            f"{what or method}: the dataset never ends, because of repeat() without num_epochs= or a mix with "
+            f'when_exhausted="repeat"; or it has 2**63 - 1 elements or more. {remedy}, or pass a mix '
+            'when_exhausted="first" or "all", or use a slice of the dataset, such as dataset[:1000].'
         )
     return length
 
@@ -117,7 +120,8 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
     listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)
     if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
         raise TypeError(
-            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list, such as dataset[[3, 1, 4]]."
+            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list of ints, such as [3, 1, 4]. For "
+            "a mask of True and False, pass np.flatnonzero(mask)."
         )
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
@@ -127,14 +131,15 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. For the element "
-        "at the same place of the first epoch, pass index % len(dataset)."
+        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. Pass an index of "
+        "this range. The elements of the first epoch have the indices from 0 to len(dataset) - 1."
     )
 
 
 _OF_WRONG_KIND = {
-    False: "Pass what MapDataset.source() returns, or join streams with IterDataset.mix or zip",
-    True: "Pass what MapDataset.source() or to_iter_dataset() returns",
+    False: "Pass what MapDataset.source(data) returns. Join streams before to_iter_dataset(), or with IterDataset.mix, "
+    "zip or interleave",
+    True: "Pass what MapDataset.source(data) or to_iter_dataset() returns",
 }
 
 
@@ -168,7 +173,10 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
         )
     streams = not hasattr(kind, "to_iter_dataset")
     if streams:
-        listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]
+        listed = [
+            each.to_iter_dataset() if hasattr(each, "to_iter_dataset") and not isinstance(each, type) else each
+            for each in listed
+        ]
     for number, dataset in enumerate(listed):
         if not isinstance(dataset, kind):
             label = names[number] if names else number

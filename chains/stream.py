@@ -246,11 +246,16 @@ def without(stream: Stream, omit: Any) -> Stream:
         base.leaf.source, Evaluated
     ):
         raise ValueError(
-            "omit() can leave out only records of one source, or of one mix of map datasets, but this stream joins streams, "
-            "or is limited, repeated, cached or evaluated as a whole. Call omit() directly after the source, "
-            "before mix, zip, interleave, limit, repeat and cache."
+            "omit() can leave out only records of one source, or of one mix of MapDatasets, but this stream joins streams, "
+            "or is limited, repeated or cached, or its elements depend on their index or on several records. Call omit() "
+            "directly after the source, before mix, zip, interleave, batch, limit, repeat and cache."
         )
     leaf = base.leaf
+    if isinstance(leaf.source, RunThroughSource):
+        raise ValueError(
+            "omit() leaves out records by their keys, but this stream is a class of your own or reads an iterable, whose "
+            "records have no keys. Use filter() instead, or leave the records out in the iterable."
+        )
     order = living_order(leaf.sampler, leaf.source, omit, leaf.growth)
     return dataclasses.replace(
         stream, tree=over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, sampler=order))
@@ -326,8 +331,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
     shards = [leaf.shard for stream in streams for leaf in leaves_of(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
-            "the datasets have different shard_options. Leave shard_options out of these datasets, "
-            "and call .shard(shard_options) on the joined dataset."
+            "the datasets have different shard_options. Pass shard_options to none of these datasets, "
+            "and call .shard(shard_options) of the joined dataset."
         )
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(

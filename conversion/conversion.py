@@ -302,7 +302,7 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
     if different:
         raise ConversionError(
             f"{shorten(target.path)} contains another conversion, which differs in: {', '.join(different)}. "
-            "Remove this folder, or pass another target."
+            "Pass the same source and arguments as before, or remove this folder, or pass another target."
         )
 
 

@@ -147,8 +147,8 @@ def _check(wanted: Wanted) -> None:
         raise TypeError(f"options={short_repr(wanted.options)} must be a dict, such as {{name: value}}.")
     if wanted.omit is not None and wanted.on_error == "skip":
         raise ConversionError(
-            "omit= counts records, and on_error= that leaves damaged records out would change the count. "
-            'Pass on_error="raise" with omit=.'
+            'omit= counts the records of the source, and on_error="skip" leaves damaged records out, which would change '
+            'this count. Pass on_error="raise" with omit=.'
         )
     for name, formats in (("encode", _OF_BYTES), ("tokenizer", ("tokens",)), ("column", ("tokens",))):
         if getattr(wanted, name) is not None and wanted.to not in formats:

@@ -167,9 +167,11 @@ class _Interpreter:
         status = self._process.wait()
         exit_or_signal = f"signal {signal_name(-status)}" if status < 0 else f"exit code {status}"
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
-        shard = shorten(getattr(part, "name", part))
+        doing = f"counted the records of {shorten(part)}" if isinstance(part, str) else "started"
+        if hasattr(part, "name"):
+            doing = f"wrote {shorten(part.name)}"
         return WorkerCrashedError(
-            f"a worker process ended by {exit_or_signal}{hint} while it wrote {shard}. Finished shards are kept. Run the "
+            f"a worker process ended by {exit_or_signal}{hint} while it {doing}. Finished shards are kept. Run the "
             "same command again to write the rest."
         )
 

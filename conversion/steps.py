@@ -65,7 +65,7 @@ def _bytes(record: Any, name: str) -> Any:
     if isinstance(record, (bytes, bytearray, memoryview, str)):
         return record
     raise ConversionError(
-        f'decode="{name}" needs records of bytes, but a record is {a_kind_of(record)} '
+        f'decode="{name}" needs records of bytes or text, but a record is {a_kind_of(record)} '
         f"({short_repr(record)}). Leave decode= out."
     )
 

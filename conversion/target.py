@@ -217,7 +217,9 @@ class Target(ABC):
             self.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
-        remedy = "Remove it, and convert again."
+        remedy = f"Remove the folder {shorten(self.path)}, and convert again, or pass another target."
+        if name.startswith(f"{WORKPLACE}/{RECEIPT}"):
+            remedy = "Remove it, and convert again."  # only its shard is written again
         try:
             with self.opened(name) as file:
                 return parse(json.loads(file.read()))

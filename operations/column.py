@@ -185,7 +185,8 @@ class Column:
     def _unequal(self, array: NDArray[Any]) -> StructureError:
         return StructureError(
             f"leaf {self.name} has shape {self._shape} in one element of the batch and {array.shape} in "
-            "another. Make the shapes equal before Batch, or pass Batch(…, batch_fn=headrace.pad_batch())."
+            "another. Make the shapes equal before Batch. If only the first axis differs, Batch(…, "
+            "batch_fn=headrace.pad_batch()) pads it."
         )
 
     def finish(self, rows: int) -> NDArray[Any]:

@@ -175,7 +175,7 @@ class Pack(Operation):
         if len(self.settings.length) > 1:
             raise PackError(
                 f"lengths= is a single array, but length={short_repr(self.settings.length)} names "
-                "several. Pass a dict with an array of lengths for each leaf."
+                "several keys. Pass lengths= a dict with an array for each of these keys."
             )
         return next(iter(self.settings.length))
 

@@ -134,7 +134,7 @@ class BudgetBatched(OfSeveral):
         count = finite("budget_batch", node.length)
         if node.left_out_by:
             raise LengthsError(
-                f"budget_batch cannot follow MapDataset.{node.left_out_by}, which leaves elements out. Make the "
+                f"budget_batch cannot follow MapDataset.{node.left_out_by}, which may leave elements out. Make the "
                 "batches in a stream: to_iter_dataset().budget_batch(…)."
             )
         lengths = operation.lengths

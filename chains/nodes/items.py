@@ -48,7 +48,7 @@ def applied(node: Node, operation: Operation) -> Node:
     if operation.takes is not None and operation.one_to_one:
         if sparse := node.left_out_by:
             raise ValueError(
-                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out. Make the "
+                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which may leave elements out. Make the "
                 "batches in a stream: to_iter_dataset().batch(…)."
             )
         if isinstance(node, BudgetBatched):
@@ -64,8 +64,8 @@ def applied(node: Node, operation: Operation) -> Node:
     if not operation.max_fan_out:
         raise ValueError(
             "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one "
-            "element may become. Pass max_fan_out=, or use to_iter_dataset().flat_map(…), which does not "
-            "need it."
+            "element may become. Pass max_fan_out= of at least 1, or use to_iter_dataset().flat_map(…), which does "
+            "not need it."
         )
     return FlatMapped(node, operation)
 
@@ -349,7 +349,7 @@ class Packed(OfSeveral):
         documents = finite("pack", node.length)
         if node.left_out_by:
             raise PackError(
-                f"pack cannot follow MapDataset.{node.left_out_by}, which leaves elements out. Pack the stream: "
+                f"pack cannot follow MapDataset.{node.left_out_by}, which may leave elements out. Pack the stream: "
                 "to_iter_dataset().pack(…)."
             )
         known = lengths_of_elements(node, lengths, "pack")

@@ -29,12 +29,15 @@ def _number(kind: type) -> Callable[[str], Any]:
     """Return a parser of numbers. It rejects `12_34` and digits of other scripts, which Python accepts."""
 
     def number(value: str) -> Any:
-        if "_" in value or not value.isascii():
-            raise ValueError(
-                f"the value {short_repr(value)} must be a number of type {kind.__name__}, written with "
-                "the digits 0 to 9 and without _"
-            )
-        return kind(value)
+        try:
+            if "_" not in value and value.isascii():
+                return kind(value)
+        except ValueError:
+            pass
+        raise ValueError(
+            f"the value {short_repr(value)} must be a number of type {kind.__name__}, like the values of this column in "
+            "the first lines, written with the digits 0 to 9 and without _"
+        )
 
     return number
 
@@ -134,7 +137,7 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     if not columns or len(set(columns)) < len(columns):
         raise SourceError(
             f"{shorten(name)}: the first line is {short_repr(columns)}, but it must name each column once. "
-            "Write the names of the columns into the first line."
+            "Write a different name for each column into the first line."
         )
     if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
         separator = "tabs" if "\t" in columns[0] else "semicolons"

@@ -38,7 +38,9 @@ class Encoding(Output):
 def _checked(encoded: Any) -> bytes:
     if isinstance(encoded, (bytes, bytearray, memoryview)):
         return bytes(encoded)
-    raise ConversionError(f"encode= returned {a_kind_of(encoded)} ({short_repr(encoded)}). It must return bytes.")
+    raise ConversionError(
+        f"encode= returned {a_kind_of(encoded)} ({short_repr(encoded)}). Return bytes from this function."
+    )
 
 
 def as_example(record: Any) -> bytes:
@@ -69,6 +71,11 @@ def as_example(record: Any) -> bytes:
         return file.getvalue()
     if isinstance(record, Mapping):
         return _example(record)
+    if record is None:
+        raise ConversionError(
+            "a record is None. Pass transform=, a function that returns a value for each record. If you pass one, check "
+            "that it has a return statement."
+        )
     raise ConversionError(
         f"a record is {a_kind_of(record)} ({short_repr(record)}), but the format stores bytes. Pass "
         'encode=, a function that turns a record into bytes, or encode="json".'

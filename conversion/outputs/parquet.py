@@ -48,8 +48,8 @@ class ParquetOutput(Output):
             self.open(io.BytesIO()).close()
         except pyarrow().ArrowException as error:
             raise ConversionError(
-                f"the records do not fit the columns of the Parquet file: {shorten(error)}. Pass "
-                "transform=, a function that gives all records the same columns and types."
+                f"a column of the records has a type that Parquet cannot store: {shorten(error)}. Pass "
+                "transform=, a function that gives this column another type, or leaves it out."
             ) from error
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
@@ -140,9 +140,9 @@ def schema_of(records: Sequence[Any]) -> Any:
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
-                f"column {short_repr(name)} has values of different types in the first {len(records)} "
-                f"records: {shorten(error)}. Pass transform=, a function that gives this column one "
-                "type."
+                f"the values of column {short_repr(name)} in the first {len(records)} records have different types, or a "
+                f"type that Parquet cannot store: {shorten(error)}. Pass transform=, a function that gives this column "
+                "one type, such as int, float, str, bytes or an array."
             ) from error
     if rows and not fields:
         raise ConversionError(
@@ -177,6 +177,11 @@ def _row(record: Any) -> Mapping[str, Any]:
         return record
     if isinstance(record, (np.ndarray, np.generic, int, float)):
         return {VALUE: record}
+    if record is None:
+        raise ConversionError(
+            "a record is None. Pass transform=, a function that returns a value for each record. If you pass one, check "
+            "that it has a return statement."
+        )
     raise ConversionError(
         f"a record is {a_kind_of(record)} ({short_repr(record)}), but Parquet stores columns. Pass "
         'decode="example" or decode="json" if the records are bytes of this kind, or transform=, a '

@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, Filter, FlatMap, MapDataset, MapTransform, MapWithIndexTransform, RandomMapTransform
+from headrace import (
+    Batch,
+    Filter,
+    FlatMap,
+    IterDataset,
+    MapDataset,
+    MapTransform,
+    MapWithIndexTransform,
+    RandomMapTransform,
+)
 from headrace.errors import BatchError, CheckpointError, FanOutError, SeedError
 
 
@@ -274,7 +283,10 @@ def test_what_is_random_needs_a_seed():
         (lambda d: d.map(3), TypeError, "Pass a function"),
         (lambda d: d.map(Filter(bool)), TypeError, "MapTransform"),
         (lambda d: d.map(MapTransform), TypeError, "Pass a function"),
-        (lambda d: d.apply(3), TypeError, "Pass a transform"),
+        (lambda d: d.apply(3), TypeError, "Pass an instance"),
+        (lambda d: d.apply(Batch), TypeError, r"Batch'>\): .* Pass an instance"),
+        (lambda d: IterDataset.mix([MapDataset]), TypeError, "dataset 0 is a"),
+        (lambda d: d[np.arange(10) > 5], TypeError, r"np\.flatnonzero\(mask\)"),
         (lambda d: d.slice(3), TypeError, "a slice"),
         (lambda d: d["a"], TypeError, "str"),
         (lambda d: d[[0.5]], TypeError, "whole numbers"),

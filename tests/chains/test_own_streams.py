@@ -338,3 +338,9 @@ def test_an_own_stream_whose_iterator_ends_its_worker_says_so():
         for element in EndsItself(20).with_options(worker_count=1, on_error="skip"):
             got.append(element)
     assert got == [0, 1, 2, 3, 4]
+
+
+def test_records_of_an_own_stream_cannot_be_omitted():
+    """They have no keys; the remedy is a filter."""
+    with pytest.raises(ValueError, match=r"records have no keys\. Use filter\(\)"):
+        Pairs(MapDataset.range(4).to_iter_dataset()).omit([1])

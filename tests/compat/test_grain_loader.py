@@ -136,6 +136,8 @@ def test_states_of_grains_loader_go_on():
     other = json.dumps({**state, "sampler": state["sampler"].replace("seed=5", "seed=6")}).encode()
     with pytest.raises(CheckpointError, match="seed 6 → 5"):
         iterator.set_state(other)
+    with pytest.raises(CheckpointError, match="None is not a state"):
+        iterator.set_state(None)
 
 
 @pytest.mark.one_in(3)

@@ -148,13 +148,14 @@ def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
 def test_a_word_that_is_no_format_is_told(tmp_path):
     """Files of several formats in one folder, or of none that is known."""
     (tmp_path / "in").mkdir()
-    for name in ("a.tfrecord", "b.jsonl", "c.xyz"):
+    for name in ("a.tfrecord", "b.jsonl", "c.xyz", "c"):
         (tmp_path / "in" / name).write_bytes(b"")
     (tmp_path / "tabs.csv").write_text("a\tb\n1\t2\n")
     (tmp_path / "none").mkdir()
     for source, message in (
         (tmp_path / "in", "files of several formats: json_lines, tfrecord"),
         (tmp_path / "in" / "c.xyz", "unknown"),
+        ([tmp_path / "in" / "b.jsonl", tmp_path / "in" / "c"], r"^the format of .*in/c' is unknown\. Pass"),
         (tmp_path / "tabs.csv", "tabs, not by commas"),
         (
             tmp_path / "none",

@@ -158,7 +158,7 @@ def test_another_list_is_another_conversion(records, tmp_path):
         (
             {"omit": [1], "on_error": "skip"},
             ConversionError,
-            r'damaged records out would change the count\. Pass on_error="raise"',
+            r'damaged records out, which would change this count\. Pass on_error="raise"',
         ),
     ],
 )

@@ -6,6 +6,7 @@ import ast
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -37,7 +38,13 @@ def tfrecords(tmp_path):
         ({"runner_options": ["--x"]}, ConversionError, r"runner= \(--runner\), the name of a Beam runner"),
         ({"transform": 3}, TypeError, "must be a function"),
         ({"options": {"group_size": "much"}}, ConversionError, "Option group_size: invalid value: much"),
-        ({"encode": lambda record: 3}, ConversionError, "It must return bytes"),
+        ({"encode": lambda record: 3}, ConversionError, "Return bytes from this function"),
+        ({"transform": lambda record: None}, ConversionError, "a record is None. .* has a return statement"),
+        (
+            {"to": "parquet", "decode": "bytes", "transform": lambda record: None},
+            ConversionError,
+            "a record is None. .* return statement",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_with_a_remedy(options, error, message, tfrecords, tmp_path):
@@ -114,7 +121,7 @@ def test_a_library_that_is_missing_leaves_nothing(tmp_path, monkeypatch):
         assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(ConversionError, match="must return bytes"):
+    with pytest.raises(ConversionError, match="Return bytes"):
         convert(tmp_path / "in", tmp_path / "out", encode=len)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
 
@@ -196,5 +203,11 @@ def test_notes_of_an_unfinished_conversion_that_are_none_are_told(file, tmp_path
     path = next((tmp_path / "out" / ".conversion").glob(file))
     for notes in ("[]", '{"shards": [{}]}'):
         path.write_text(notes)
-        with pytest.raises(ConversionError, match=f"{path.name} cannot be read: .* Remove it, and convert again"):
+        removed = "it" if "receipt" in file else f"the folder {tmp_path / 'out'}"
+        with pytest.raises(
+            ConversionError, match=f"{path.name} cannot be read: .* Remove {removed}, and convert again"
+        ):
             convert(tmp_path / "in", tmp_path / "out")
+    path.unlink() if "receipt" in file else shutil.rmtree(tmp_path / "out")
+    with pytest.raises(SourceError):  # it converts again, as far as the damaged file
+        convert(tmp_path / "in", tmp_path / "out")

@@ -20,6 +20,7 @@ from support.pipelines import chosen
 from support.source_conformance import exit_code
 
 import headrace
+from headrace.conversion import processes
 from headrace.conversion.target import target_at
 from headrace.errors import ConversionError, WorkerCrashedError
 
@@ -68,7 +69,7 @@ def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
         with pytest.raises(ConversionError, match="another conversion, which differs in"):
             convert(tfrecords, tmp_path / "out", **options)
     os.utime(tfrecords / "a.tfrecord", (1, 1))
-    with pytest.raises(ConversionError, match=r"differs in: files\. Remove this folder"):
+    with pytest.raises(ConversionError, match=r"differs in: files\. .* or remove this folder"):
         convert(tfrecords, tmp_path / "out")
 
 
@@ -280,3 +281,11 @@ def test_an_os_error_of_the_users_stays_what_it_is(tmp_path):
     with pytest.raises(FileNotFoundError, match="my table") as caught:
         convert(RECORDS, tmp_path / "out", transform=missing)
     assert caught.value.__notes__ == ["at MemorySource: record 0"]
+
+
+def test_a_worker_that_ends_before_a_shard_is_told_so():
+    """While it counted records, nothing was being written."""
+    worker = object.__new__(processes._Interpreter)
+    worker._process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    for part, doing in ((None, "while it started"), ("a.csv", "while it counted the records of a.csv")):
+        assert f"exit code 3 {doing}. Finished" in str(worker._crashed(part))

@@ -160,8 +160,8 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         states = {int(number): _of_grains(state) for number, state in shard_states.items()}
         if missing := [number for number in self._own if number not in states]:
             raise CheckpointError(
-                f"the states of the datasets {first_few(missing)} are missing. Pass the states of all shards, in "
-                "one dict."
+                f"the states of the datasets {first_few(missing)} are missing. Pass the states of all shards: to "
+                "set_shard_states in one dict, to set_states in a list."
             )
         self.close()
         self._begin({number: states[number] for number in self._own})
@@ -239,14 +239,14 @@ def _interleave_of(dataset: Any) -> InterleaveIterDataset:
     if not isinstance(found, InterleaveIterDataset):
         raise ValueError(
             "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, "
-            "with no mix, zip, packing, random map or map_with_index after it. Apply these to each "
-            "dataset before the interleave."
+            "with no mix, zip, packing, random map or map_with_index after it. Make the stream with "
+            "InterleaveIterDataset(datasets, cycle_length=…), and apply these to each dataset before it."
         )
     for operation in operations:
         if not (isinstance(operation, Filter) or (operation.one_to_one and operation.takes is None)):
             raise ValueError(
                 f"ElasticIterator of a stream does not support {type(operation).__name__} after the "
-                "interleave, because it holds elements back. Apply it to each dataset before the "
+                "interleave, because it does not make one element of each element. Apply it to each dataset before the "
                 "interleave."
             )
     return found

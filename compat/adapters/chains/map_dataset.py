@@ -163,7 +163,7 @@ class MapDataset(OurMapDataset[T]):
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
         lengths = [
-            finite(f"Cannot concatenate infinite datasets (dataset {name})", grain_length(node))
+            finite("concatenate", grain_length(node), f"Cannot concatenate infinite datasets (dataset {name})")
             for name, node in named.items()
         ]
         return _chosen(named, OneAfterAnother(tuple(lengths)))

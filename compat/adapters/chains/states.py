@@ -196,8 +196,8 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         raise
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{short_repr(state)} cannot be restored by this dataset ({type(error).__name__}: "
-            f"{short_repr(error)}). It must be a state that headrace returned for this dataset, or "
+            f"{short_repr(state)} cannot be restored by this dataset "
+            f"({short_repr(error)}). It must be a state that headrace returned for this dataset, or "
             "that Grain returned for a dataset with the same operations in the same order. Restore "
             "it in the dataset that saved it."
         ) from error

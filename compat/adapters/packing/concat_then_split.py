@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ....common.messages import short_repr
 from ....errors import PackError
 from ..chains.iterators import Resumed
 from .bin_packing import Element, Later, Packing, length_of
@@ -61,8 +62,9 @@ class ConcatThenSplitIterDataset(Packing):
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         if replaces != (bos_token_id is not None) or (bos_features and not replaces):
             raise ValueError(
-                f"bos_handling={bos_handling} does not fit bos_token_id={bos_token_id}. Pass bos_token_id= and "
-                "bos_features= to replace tokens, or neither to leave them."
+                f"bos_handling={bos_handling}, bos_token_id={bos_token_id} and bos_features={short_repr(sorted(bos_features))} "
+                "do not fit together. To replace tokens, pass BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS, bos_token_id= and "
+                "bos_features=. To leave them, pass none of the three."
             )
         if set(meta_features) & set(bos_features):
             raise ValueError(
