@@ -347,8 +347,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined
                 streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
                 shards may reach a step at different positions, as after a `Filter`, or which grow.
-            ValueError: if the step was delivered already; or a value is outside its range; or the change
-                would be inside a window of records, the rest of which cannot be made again.
+            ValueError: if the step was delivered already, or comes after the end of a shard; or a value is
+                outside its range; or the change would be inside a window of records, the rest of which
+                cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 
