@@ -251,3 +251,11 @@ def test_shards_of_a_growing_run_look_alike_after_rows_that_other_shards_left():
     tail = (("pack", 3), ("window shuffle", 3))
     program = Program("growing now", {"a": 9}, tail=tail, shards=2, epochs=2, every=8)
     _play(program, ((8,), {"shards": 3}, ("a", 3), ("a", 3)), ((2,), {}, ("a", 1)), way="own")
+
+
+def test_a_mix_of_growing_streams_changes_its_weights_inside_a_window():
+    """The change is refused: shards that end their windows pass over positions where others still look for records."""
+    tail = (("flat map", 4), ("pack", 4))
+    program = Program("growing streams now", {"a": 6, "b": 8}, {"a": 2, "b": 3}, tail=tail, shards=3, every=2)
+    change = {"weights": {"a": 0, "b": 1}}
+    _play(program, ((1,), change), ((0, 8, 0), {}), ((0,), {}, ("b", 2), ("b", 2)))
