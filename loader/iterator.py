@@ -81,7 +81,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def __next__(self) -> Any:
         """Return the next element, e.g. a batch. Raises StopIteration at the end, and ClosedError after `close`."""
         if self._changes.waiting and (change := self._changes.next_at(self._step)) is not None:
-            self._make(change)
+            if not self.here().is_at_end:  # where there is nothing to change
+                self._make(change)
             return next(self)
         elements = self._running.elements or self._begin()
         while True:
@@ -346,8 +347,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined
                 streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
                 shards may reach a step at different positions, as after a `Filter`, or which grow.
-            ValueError: if the step was delivered already; or a value is outside its range; or the change
-                would be inside a window of records, the rest of which cannot be made again.
+            ValueError: if the step was delivered already, or comes after the end of a shard; or a value is
+                outside its range; or the change would be inside a window of records, the rest of which
+                cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 
@@ -377,9 +379,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self._make(change)
 
     def _make(self, change: ProgramChange) -> None:
-        if self._pipeline.aligned and self.here().cursor.positions[0] >= self._pipeline.leaf.total:
-            return  # at the end there is nothing to change
-        found = continued(change, self._loaders, self.here().state, run_here)
+        found = continued(change, self._loaders, self.here(), run_here)
         self._running.end()
         self._changes.made(change, self._loaders)
         self._loaders, self._pipeline, self._start, self._run, self._ended = *found[:3], None, False

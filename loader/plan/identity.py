@@ -78,6 +78,11 @@ class Identity:
         return identity
 
     @property
+    def of_any_sizes(self) -> Identity:
+        """This identity without its batch sizes, in which shards of a run may differ: a change of a size begins at a step."""
+        return replace(self, sizes=())
+
+    @property
     def order(self) -> Values:
         """The fingerprint of the order of the first source."""
         return self.orders[0]

@@ -22,6 +22,7 @@ from ..plan.history import NO_RUNS, Mark
 from ..plan.identity import Identity
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
+from .record_checks import inside_a_window_of_growing
 from .schema import LoaderState
 
 Value = TypeVar("Value")
@@ -45,7 +46,8 @@ def with_datasets_of_now(
 
     Raises:
         CheckpointError: operations after the mix have changed; a dataset now has other operations; the state was saved
-            inside a window in which records or random numbers would now differ; or the state is damaged.
+            inside a window in which records or random numbers would now differ, or on several shards, which read
+            sources that grow; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.identity.joins[-1]:
@@ -58,13 +60,17 @@ def with_datasets_of_now(
         )
     cursor = moved.cursor(state.cursor)
     moved.check_draws(cursor)
-    if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _draws_otherwise(pipeline, state, moved):
+    begun = cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)
+    if begun and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
             "the datasets of a mix changed, and the checkpoint was saved in the middle of records that a batch, Pack or "
             "window_shuffle after the mix takes together, so random operations would draw other numbers. Keep the "
             "datasets (weights can change), or restore a checkpoint of another step."
         )
-    if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _has_changed(state):
+    if begun and state.shard[1] > 1 and any(leaf.growth is not None for leaf in pipeline.leaves):
+        # This shard would pass over positions up to the end of its window, where others still look for records.
+        raise inside_a_window_of_growing()
+    if begun and _has_changed(state):
         raise CheckpointError(
             "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and the checkpoint "
             "was saved while a Pack or window_shuffle held records back, which would now be others. Restore with the former "

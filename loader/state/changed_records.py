@@ -188,8 +188,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         latest: state of the shard that has reached most changes.
         names: names of the orders.
     """
-    own, known = state.order(), latest.order()
-    if (state.identity, own) == (latest.identity, known):
+    own, known, identity = state.order(), latest.order(), latest.identity.of_any_sizes
+    if (state.identity.of_any_sizes, own) == (identity, known):
         return state
     for name in names:
         before, now = own.part(name), known.part(name)
@@ -200,7 +200,7 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         own = own.with_part(name, now)
     earlier = dataclasses.replace(state, marks={})  # its marks are places in an order without these changes
     taken = earlier.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
-    return taken if (taken.identity, taken.order()) == (latest.identity, known) else state
+    return taken if (taken.identity.of_any_sizes, taken.order()) == (identity, known) else state
 
 
 def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:

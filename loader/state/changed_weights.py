@@ -24,7 +24,15 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .leftover import Run, check_sizes, read_to_end, set_apart, split_leftover
-from .record_checks import check_all_shards, check_nothing_owed, first_unread, former_length, length_of, retold
+from .record_checks import (
+    check_all_shards,
+    check_nothing_owed,
+    first_unread,
+    former_length,
+    inside_a_window_of_growing,
+    length_of,
+    retold,
+)
 from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000
@@ -106,11 +114,7 @@ def _set_apart(
         )
     check_all_shards(states, change)
     if begun and leaf.growth is not None:
-        raise CheckpointError(
-            "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
-            "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
-            'growth="hand".'
-        )
+        raise inside_a_window_of_growing()
     _check_dealt(states, change)
     if former is not None:
         states = set_apart(pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run)

@@ -20,6 +20,7 @@ from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.history import lasting
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import ONLY, SavedOrder, parts_in
+from ...samplers.mix.ends import saved_order
 from ...sources import fingerprint_of
 from ..plan.growth import (
     at_generation,
@@ -115,7 +116,8 @@ def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
         saved: the run's mix before the change.
         change: the position of the change, and the names of these parts.
     """
-    counts, parts = mix.resumed(saved, change.position, False).part_records(change.position), {}
+    former, parts = saved_order(saved), {}
+    counts = dict(zip(former.names, former.counts(change.position).tolist()))
     for name, found in change.news.items():
         part = mix.parts[name]
         assert isinstance(part, ChangingSampler), "parts that grow have such orders"

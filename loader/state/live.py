@@ -19,10 +19,10 @@ from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...errors import CheckpointError
 from ...samplers import NoSharding
+from ..plan.leaf import Leaf
 from ..plan.omission import living_order
 from ..plan.pipeline import Pipeline
 from .position import StreamPosition
-from .schema import LoaderState
 
 if TYPE_CHECKING:
     from ...samplers.mix.sampler import MixSampler
@@ -125,9 +125,8 @@ def _position_of(here: StreamPosition, step: int) -> int:
             f"at_step={step} is too early: its records are the rest of a run on another number of shards, whose "
             f"order cannot change. Pass {step + -(-(dense - index) // (leaf.shard.shard_count * unit))} or more."
         )
+    _check_within(leaf, step, local)
     position = index + offset
-    if position >= len(leaf.sampler.with_shard_options(NoSharding())):
-        raise ValueError(f"at_step={step} is after the end of the stream. Pass a smaller step.")
     blocks = leaf.lineage.blocks
     if blocks is not None and blocks.shards > 1 and (rest := (blocks.first - position) % blocks.size):
         raise ValueError(
@@ -135,6 +134,28 @@ def _position_of(here: StreamPosition, step: int) -> int:
             f"shards by cost. Pass {step + -(-rest // (leaf.shard.shard_count * unit))}, where the next group begins."
         )
     return position
+
+
+def _check_within(leaf: Leaf, step: int, local: int) -> None:
+    """Check that all shards have a record at a step. All of them get the same answer, also those that are at their end.
+
+    Args:
+        leaf: the source with its order.
+        step: number of the step.
+        local: this shard's position at the step; if its last batch was short, the position of its end.
+
+    Raises:
+        ValueError: a shard has none.
+    """
+    shards = leaf.shard.shard_count
+    if _left(leaf) - local * shards < shards:
+        where = "" if shards == 1 else " on some shards"
+        raise ValueError(f"at_step={step} is after the end of the stream{where}. Pass a smaller step.")
+
+
+def _left(leaf: Leaf) -> int:
+    """Return the number of positions, on all shards together, that runs on other numbers of shards have left."""
+    return leaf.lineage.length(len(leaf.sampler.with_shard_options(NoSharding())))
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
@@ -285,23 +306,25 @@ def _with_batch_size(size: Any, loaders: Pipeline) -> Pipeline:
 _DESCRIBED = {"weights": _with_weights, "omit": _with_omitted, "batch_size": _with_batch_size}
 
 
-def continued(change: ProgramChange, loaders: Pipeline, here: LoaderState, run: Run) -> Resumed:
+def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, run: Run) -> Resumed:
     """Resume a run at its own position with a changed pipeline. All shards must be at the same step if the order changes.
 
     Args:
         change: the change.
         loaders: the pipeline as the program built it, before this change.
-        here: state at the user's position.
+        here: the user's position.
         run: function that runs a pipeline (see `Run`).
 
     Raises:
-        ValueError: the run cannot be changed at this position.
+        ValueError: the run cannot be changed at this position, or some shards have ended before it.
     """
     from .resume import resume
 
-    every = change.reorders
+    every, leaf = change.reorders, here.pipeline.leaf
+    if every and not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count:
+        _check_within(leaf, change.step, here.cursor.positions[0])
     try:
-        return resume(change.described(loaders), [here], False, run, of_all_shards=every, equal_steps=every)
+        return resume(change.described(loaders), [here.state], False, run, of_all_shards=every, equal_steps=every)
     except CheckpointError as error:
         reason = str(error).partition(". ")[0].removesuffix(".")  # without the remedy, which is for checkpoints
         raise ValueError(

@@ -55,6 +55,11 @@ class StreamPosition(NamedTuple):
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
+    def is_at_end(self) -> bool:
+        """True if this shard has read all of its positions. False if that is not known, as after a `Filter`."""
+        return self.pipeline.aligned and self.cursor.positions[0] >= self.pipeline.leaf.total
+
+    @property
     def state(self) -> LoaderState:
         """The state from which the stream continues."""
         shard = self.pipeline.shard

@@ -142,6 +142,15 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
         )
 
 
+def inside_a_window_of_growing() -> CheckpointError:
+    """Return an error for a mix of growing sources that changed inside a window: shards would not look alike for records."""
+    return CheckpointError(
+        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
+        "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
+        'growth="hand".'
+    )
+
+
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
     """Check that all shards have read all records before a change.
 
@@ -238,8 +247,9 @@ def _positions_before(
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
     """Return a global position in a source's order from which on no shard has read anything.
 
-    With `of_shard`, it is the position after the last position that this shard has read; another shard
-    may have read later positions.
+    With `of_shard`, it is the position after the last position that this shard has certainly read; another shard
+    may have read later positions. If there are several shards, those of a window that was delivered in part do not
+    count, because the window may be made of rows that another shard has left. What was decided there is in the log.
 
     Args:
         pipeline: pipeline of the run.
@@ -250,7 +260,8 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
     lineage, shards = states[0].history.shards[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
     own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
-    reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
+    unit = stage.unit if of_shard is None or shards == 1 else 0
+    reached = max(state.cursor.positions[leaf] + unit * any(state.cursor.skips[own]) for state in states)
     last = shards if of_shard is None or not reached else of_shard + 1
     index = max((reached - 1) * shards + last, lineage.dense_from[0])
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
@@ -272,6 +283,21 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
         return saved_length(saved)
     drawn = saved.described.get("length") if former.weights_description else None
     return drawn if isinstance(drawn, int) else length_of(former)
+
+
+def run_length(pipeline: Pipeline, state: LoaderState) -> int:
+    """Return the number of positions, on all shards together, of the order of the run that saved a state."""
+    sampler, saved = pipeline.leaf.sampler, state.order()
+    if sampler.facts.parts and saved.is_mix:
+        return former_length([state], saved, sampler)
+    described = {} if "epoch" in saved.described else saved.described
+    records, epochs = described.get("records"), described.get("epochs", 0)
+    if records is not None and (order := changing(sampler, saved, True)) is not None:
+        return former_length([state], saved, order.with_history(RecordsHistory.of(saved)))
+    if records is not None and epochs != 0:
+        return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
+    length = described.get("length")
+    return length if isinstance(length, int) else length_of(sampler)
 
 
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:

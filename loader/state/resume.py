@@ -17,7 +17,6 @@ from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
-from ...samplers.changing.history import RecordsHistory
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
@@ -30,7 +29,7 @@ from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_streams import migrate
 from .changed_weights import check_left
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
-from .record_checks import changing, former_length, length_of
+from .record_checks import run_length
 from .refusals import REMEDY, of_another, remedy_of
 from .schema import LoaderState
 
@@ -118,7 +117,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
         )
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
-    left = state.history.shards[0].length(_length_of_run(pipeline, state))
+    left = state.history.shards[0].length(run_length(pipeline, state))
     lengths = [shard.length(left) for shard in shards]
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
@@ -127,20 +126,6 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
             "of all shards."
         )
     return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
-
-
-def _length_of_run(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions, on all shards together, of the order of the run that saved a state."""
-    sampler, saved = pipeline.leaf.sampler, state.order()
-    if sampler.facts.parts and saved.is_mix:
-        return former_length([state], saved, sampler)
-    described = saved.described
-    records, epochs = None if "epoch" in described else described.get("records"), described.get("epochs", 0)
-    if records is not None and (order := changing(sampler, saved, True)) is not None:
-        return former_length([state], saved, order.with_history(RecordsHistory.of(saved)))
-    if records is not None and epochs != 0:
-        return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
-    return length_of(sampler)
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
@@ -226,8 +211,11 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
     start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
     history = dataclasses.replace(first.history, shards=lineages)
+    identity = first.identity
+    if len(identity.sizes) == len(pipeline.identity.sizes):  # sizes that matter for leftovers were compared
+        identity = dataclasses.replace(identity, sizes=pipeline.identity.sizes)
     marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
-    return LoaderState(start, step, shard, first.identity, history, skipped, marks)
+    return LoaderState(start, step, shard, identity, history, skipped, marks)
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
@@ -311,12 +299,13 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
         )
     first, count = states[0], states[0].shard[1]
     by_shard = {state.shard[0]: state for state in states}
+    expected = (count, first.history, first.identity.of_any_sizes)
     for state in states:
         if by_shard[state.shard[0]] != state:
             raise CheckpointError(
                 f"two states are of shard {state.shard[0]}, but they differ. Pass one state for each shard."
             )
-        if (state.shard[1], state.history, state.identity) != (count, first.history, first.identity):
+        if (state.shard[1], state.history, state.identity.of_any_sizes) != expected:
             raise CheckpointError(
                 f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs, or only one of "
                 "them was saved after a change of the run. Pass states of one run, saved at the same step."
@@ -357,14 +346,15 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     """
     if not skipped:
         return ()
-    unit = prod(states[0].identity.sizes)
     # Where a shard has ended, its last step may be a short one.
     ends = states[0].history.shards[0].length(total) // len(states)
     going = [state for state in states if state.cursor.positions[0] < ends] or states[:1]
+    units = {prod(state.identity.sizes) for state in going}
+    unit = max(units)
     begins = {
         state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit for state in going
     }
-    if len(begins) > 1:
+    if len(begins) > 1 or len(units) > 1:
         raise CheckpointError(
             "steps were skipped, and the batch size changed at another step in each shard, so a step "
             "contains other records in each shard. Restore states that all shards saved at the same "

@@ -211,44 +211,36 @@ REASONS = {
 
 
 class Outcome(NamedTuple):
-    """What became of a history: how many changes were made, how many left out as known faults, and what was refused."""
+    """What became of a history: how many changes were made, and what was refused."""
 
     changes: int
-    known: int
     refused: tuple[Refusal, ...]
 
 
-class Situation(NamedTuple):
-    """A change that is about to be made.
+class MixInForce:
+    """The weights with which a mix draws: those of its program, unless a call of `change` gave it others.
+
+    After a call, a program with the weights of before the call may restore the run too: the weights of the call stay.
 
     Attributes:
-        former: the program before.
-        then: the program after it.
-        equal: all shards are at the same step, of which none was the end.
-        ended: some shard has come to the end of the former program.
+        described: the program that the states describe.
+        weights: the weights in force; they are those of the program, where these were never changed by a call.
     """
 
-    former: Program
-    then: Program
-    equal: bool
-    ended: bool
+    def __init__(self, program: Program) -> None:
+        self.described, self.weights = program, program.weights
 
-    @property
-    def reweighs(self) -> bool:
-        """True if weights or parts change."""
-        former, then = self.former, self.then
-        return (former.weights, former.records.keys()) != (then.weights, then.records.keys())
+    def change(self, former: Program, then: Program, live: bool) -> None:
+        """A program takes over, or, if `live`, a call of `change` makes the run as this program describes it."""
+        if live and "weighted" not in then.kind:
+            self.weights = then.weights if then.weights != former.weights else self.weights
+        elif (then.weights, then.records.keys()) != (self.described.weights, self.described.records.keys()):
+            was_called = then.records.keys() == self.described.records.keys() and then.weights == self.weights
+            self.described, self.weights = self.described if was_called else then, then.weights
 
-    @property
-    def omits(self) -> bool:
-        """True if more records are omitted."""
-        return self.former.omitted != self.then.omitted
-
-
-KNOWN: dict[str, Callable[[Situation], bool]] = {
-    "a growing run omits after a shard ended": lambda each: KINDS[each.former.kind].grows and each.ended and each.omits,
-}
-"""Changes that are left out of the histories, because they fail: each has its tests in `test_history_faults.py`."""
+    def of(self, program: Program) -> Program:
+        """A program with the weights in force."""
+        return program._replace(weights=self.weights)
 
 
 class Shard:
@@ -281,23 +273,19 @@ def opened(program: Program, world: World) -> list[Shard]:
     return [Shard(program, iter(make(program, shard, world))) for shard in shards]
 
 
-def played(history: History, with_faults: bool = False) -> Outcome:
-    """Play a history, without the changes that are known to fail. Raises AssertionError, or what else should not be raised.
-
-    With `with_faults`, all its changes are made.
-    """
-    known = {} if with_faults else KNOWN
+def played(history: History) -> Outcome:
+    """Play a history. Raises AssertionError, or what else should not be raised."""
     world = World(history.program.records)
     if KINDS[history.program.kind].grows:
         with tempfile.TemporaryDirectory() as world.folder:
-            return _played(history, world, known)
-    return _played(history, world, known)
+            return _played(history, world)
+    return _played(history, world)
 
 
-def _played(history: History, world: World, known: dict[str, Any]) -> Outcome:
-    program, account = history.program, Account(history.program)
+def _played(history: History, world: World) -> Outcome:
+    program, account, mix = history.program, Account(history.program), MixInForce(history.program)
     shards, ended = opened(program, world), False
-    changes, left_out, refused = 0, 0, list[Refusal]()
+    changes, refused = 0, list[Refusal]()
     for run in history.runs:
         for name, more in run.appended:
             if name in program.records:
@@ -310,8 +298,6 @@ def _played(history: History, world: World, known: dict[str, Any]) -> Outcome:
         states = [shard.iterator.get_state() for shard in shards]
         equal = len({shard.iterator.step for shard in shards}) == 1 and not ended
         then = run.then
-        if any(fault(Situation(program, then, equal, ended)) for fault in known.values()):
-            left_out, then = left_out + 1, program
         wanted = one_change(program, then) if run.way == "live" and equal else {}
         live = wanted and not any(shard.expected for shard in shards)
         lost = [[*shard.take(0 if live else run.lost)] for shard in shards]
@@ -326,14 +312,15 @@ def _played(history: History, world: World, known: dict[str, Any]) -> Outcome:
             assert not isinstance(found, str), f"the same program is refused: {found}"
         elif then != program:
             changes += 1
+            mix.change(program, then, bool(live))
         if then == program and not KINDS[program.kind].grows:
             for shard, elements in zip(found, lost):
                 shard.expected = elements
         ended &= then.shards == program.shards
-        account.change(then)
+        account.change(mix.of(then))
         program, shards = then, found
-    _finish(program, shards, world, account)
-    return Outcome(changes, left_out, tuple(refused))
+    _finish(program, shards, world, account, mix)
+    return Outcome(changes, tuple(refused))
 
 
 def one_change(former: Program, then: Program) -> dict[str, Any]:
@@ -343,7 +330,7 @@ def one_change(former: Program, then: Program) -> dict[str, Any]:
     if then.weights != former.weights and then.weights.keys() == former.weights.keys():
         wanted["weights"] = record_weights(then) if "weighted" in then.kind else mix_weights(then)
     if then.omitted != former.omitted:
-        omitted = {name: list(keys) for name, keys in then.omitted.items()}
+        omitted = {name: list(keys) for name, keys in then.omitted.items() if name in then.records}
         wanted["omit"] = omitted["a"] if kind.parts == (1, 1) else omitted
     if then.batch != former.batch:
         wanted["batch_size"] = then.batch
@@ -398,7 +385,7 @@ def reason_of(text: str) -> str:
     return found[0]
 
 
-def _finish(program: Program, shards: list[Shard], world: World, account: Account) -> None:
+def _finish(program: Program, shards: list[Shard], world: World, account: Account, mix: MixInForce) -> None:
     """Read to the end. Without an end, one shard takes over, so that nothing before its place is left."""
     steps, endless = MOST_STEPS, KINDS[program.kind].endless
     if endless:
@@ -409,7 +396,7 @@ def _finish(program: Program, shards: list[Shard], world: World, account: Accoun
                 f"the same program is refused on one shard: {found}"
             )
             return
-        account.change(one)
+        account.change(mix.of(one))
         steps, shards = (36 + account.passed) // (program.batch or 1), found
     for shard in shards:
         count = sum(account.take(element) for element in shard.take(steps))

@@ -1,22 +1,9 @@
-"""Histories that the random ones found: each is the smallest one of a fault.
-
-Those that still fail are strict expected failures; `histories.KNOWN` leaves such changes out of the random ones.
-"""
+"""Histories that the random ones found: each is the smallest one of a fault that was mended."""
 
 from __future__ import annotations
 
-import pytest
-from support.histories import KNOWN, History, Run, played
+from support.histories import History, Run, played
 from support.history_programs import Program
-
-COVERED = set[str]()
-"""Keys of `KNOWN` that have a test here."""
-
-
-def fault(known, raises, reason):
-    """A strict expected failure, for which a key of `KNOWN` leaves changes out."""
-    COVERED.add(known)
-    return pytest.mark.xfail(strict=True, raises=raises, reason=reason)
 
 
 def _play(program, *runs, way="all"):
@@ -25,12 +12,7 @@ def _play(program, *runs, way="all"):
     for steps, changes, *appended in runs:
         last = last._replace(**changes)
         made.append(Run(steps, last, way, appended=tuple(appended)))
-    played(History(program, tuple(made)), with_faults=True)
-
-
-def test_each_exception_of_the_random_histories_has_its_fault_here():
-    """So that an exception goes when its faults are mended."""
-    assert KNOWN.keys() == COVERED
+    played(History(program, tuple(made)))
 
 
 def test_weights_and_omitted_records_change_after_an_omission_at_unequal_steps():
@@ -177,7 +159,6 @@ def test_slower_shards_of_a_growing_mix_decide_as_the_others_after_an_omission()
     played(History(program, runs))
 
 
-@fault("a growing run omits after a shard ended", AssertionError, "some records come twice")
 def test_a_growing_run_omits_records_after_a_shard_ended():
     """Each record comes once, or the change is refused."""
     tail = (("filter", 4),)
@@ -190,7 +171,7 @@ def test_a_growing_run_omits_records_after_a_shard_ended():
         Run((3,), omitting, lost=1, appended=(("b", 3),)),
         Run((4,), omitting._replace(weights={"a": 3, "b": 1}, shards=1), "live", appended=(("a", 1),)),
     )
-    played(History(program, runs), with_faults=True)
+    played(History(program, runs))
 
 
 def test_a_growing_run_omits_records_after_a_killed_run_looked_at_its_end():
@@ -199,7 +180,7 @@ def test_a_growing_run_omits_records_after_a_killed_run_looked_at_its_end():
     second = first._replace(omitted={"a": (10, 11)}, shards=3)
     third = second._replace(omitted={"a": (7, 10, 11)})
     runs = (Run((4,), second), Run((1,), second, lost=1), Run((2,), third, appended=(("a", 1), ("a", 3))))
-    played(History(first, runs), with_faults=True)
+    played(History(first, runs))
 
 
 def test_a_growing_mix_gives_a_part_the_weight_0():
@@ -217,7 +198,7 @@ def test_a_growing_mix_changes_its_weights_at_unequal_steps_inside_a_window():
         Run((0,), second, "one", lost=1, appended=(("a", 3), ("b", 3))),
         Run((0, 3, 3), second._replace(weights={"a": 1, "b": 1}), "one", appended=(("a", 3), ("b", 2))),
     )
-    played(History(first, runs), with_faults=True)
+    played(History(first, runs))
 
 
 def test_a_part_is_added_that_omits_records():
@@ -225,3 +206,56 @@ def test_a_part_is_added_that_omits_records():
     program = Program("mix of a chain", {"c": 5}, {"c": 3}, epochs=3)
     change = {"records": {"c": 5, "d": 3}, "weights": {"c": 0, "d": 2}, "omitted": {"d": (0, 2)}}
     _play(program, ((3,), change), ((1,), {}))
+
+
+def test_records_of_a_mix_are_omitted_in_the_run_after_a_part_was_removed():
+    """A call names parts that the mix has."""
+    program = Program("mix of a chain", {"a": 2, "b": 3, "c": 2}, {"a": 2, "b": 1, "c": 1})
+    removed = {"records": {"b": 3, "c": 2}, "weights": {"b": 1, "c": 1}, "omitted": {"a": ()}}
+    _play(program, ((1,), removed), ((1,), {"omitted": {"a": (), "b": (2,)}}), way="live")
+
+
+def test_weights_of_a_call_stay_in_a_program_of_before_the_call():
+    """Also if a later program describes the former weights again: a state after a call fits both programs."""
+    program = Program("endless mix", {"a": 1, "b": 1}, {"a": 1, "b": 2})
+    runs = (
+        Run((2,), program._replace(weights={"a": 1, "b": 5}), "live"),
+        Run((2,), program, "all"),
+        Run((3,), program._replace(shards=2), "all"),
+    )
+    played(History(program, runs))
+
+
+def test_equal_steps_after_fewer_records_are_drawn():
+    """The earlier run decides which shards were longer: the state of a shorter one at its end is refused."""
+    program = Program("weighted once", {"a": 7}, {"a": 2}, batch=3, shards=2)
+    runs = (Run((1,), program._replace(weights={"a": 3}), "one"), Run((0,), program._replace(weights={"a": 5}), "all"))
+    assert [each.reason for each in played(History(program, runs)).refused] == ["the end of a shard"]
+
+
+def test_a_growing_mix_grows_after_records_were_omitted_at_its_end():
+    """A part had ended where more records are found: its place there is that of the run that read it."""
+    program = Program("growing mix now", {"a": 3, "b": 3}, {"a": 2, "b": 2}, batch=2, every=2)
+    _play(program, ((3,), {"omitted": {"a": (0, 2)}}), ((1,), {}, ("a", 1), ("b", 3)))
+
+
+def test_a_growing_mix_changes_its_weights_in_a_window_after_it_grew_and_omitted():
+    """Each record comes once."""
+    program = Program("growing mix now", {"a": 1, "b": 3}, {"a": 3, "b": 2}, tail=(("packed", 2),), every=6)
+    first, second = {"omitted": {"b": (2,)}}, {"omitted": {"b": (1, 2, 3)}}
+    _play(program, ((1,), first), ((0,), second, ("a", 2), ("b", 1)), ((1,), {"weights": {"a": 1, "b": 1}}))
+
+
+def test_shards_of_a_growing_run_look_alike_after_rows_that_other_shards_left():
+    """A shard that was inside a window of such rows has not yet come to where another one has found records."""
+    tail = (("pack", 3), ("window shuffle", 3))
+    program = Program("growing now", {"a": 9}, tail=tail, shards=2, epochs=2, every=8)
+    _play(program, ((8,), {"shards": 3}, ("a", 3), ("a", 3)), ((2,), {}, ("a", 1)), way="own")
+
+
+def test_a_mix_of_growing_streams_changes_its_weights_inside_a_window():
+    """The change is refused: shards that end their windows pass over positions where others still look for records."""
+    tail = (("flat map", 4), ("pack", 4))
+    program = Program("growing streams now", {"a": 6, "b": 8}, {"a": 2, "b": 3}, tail=tail, shards=3, every=2)
+    change = {"weights": {"a": 0, "b": 1}}
+    _play(program, ((1,), change), ((0, 8, 0), {}), ((0,), {}, ("b", 2), ("b", 2)))

@@ -168,6 +168,58 @@ def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
         assert came.count(key) == (2 if key not in omitted else int(key in early))
 
 
+@pytest.mark.parametrize("steps", [(2, 5), (5, 2), (9, 10)])
+@pytest.mark.parametrize("kind", ["plain", "mix", "weights"])
+def test_shards_on_both_sides_of_a_change_of_the_batch_size_go_together(kind, steps):
+    """The order is the same before and after: some shards have not yet come to the step, or ended before."""
+    shards = [iter(_loader(kind, shard=(shard, 2))) for shard in range(2)]
+    for shard in shards:
+        shard.change(batch_size=3, at_step=3)
+    came = [key for shard, count in zip(shards, steps) for key in _flat(islice(shard, count))]
+    states = [shard.get_state() for shard in shards]
+    for count in (1, 2, 3):
+        resumed = [iter(_loader(kind, shard=(shard, count))) for shard in range(count)]
+        for each in resumed:
+            each.set_states(states)
+        assert sorted(came + [key for each in resumed for key in _flat(each)]) == sorted(_flat(iter(_loader(kind))))
+
+
+def test_shards_on_both_sides_of_a_change_of_the_batch_size_with_skipped_steps():
+    """A step contains other records in each shard."""
+    shards = [iter(_loader("plain", shard=(shard, 2)).skip([(6, 8)])) for shard in range(2)]
+    for shard, count in zip(shards, (2, 5)):
+        shard.change(batch_size=3, at_step=3)
+        _flat(islice(shard, count))
+    whole = iter(_loader("plain"))
+    with pytest.raises(CheckpointError, match="a step contains other records in each shard"):
+        whole.set_states([shard.get_state() for shard in shards])
+
+
+def test_a_change_where_some_shards_have_ended_is_refused_on_all():
+    """Otherwise some shards would change, and others not: those at their end do not know where the others are."""
+    for kind, change, records in (("mix", {"weights": {"a": 1, "b": 2}}, 60), ("plain", {"omit": [3]}, 120)):
+        for batch in range(1, 6):
+            shards = [iter(_loader(kind, ("batch_size", batch), (shard, 7))) for shard in range(7)]
+            steps = records // 7 // batch
+            for shard in shards:
+                _flat(islice(shard, steps))
+            answers = {str(_answer(shard, **change)) for shard in shards}
+            whole = records // 7 % batch  # records of the next step that all shards have
+            expected = (
+                "None"
+                if whole
+                else f"at_step={steps} is after the end of the stream on some shards. Pass a smaller step."
+            )
+            assert answers == {expected}
+
+
+def _answer(iterator, **change):
+    try:
+        return iterator.change(**change)
+    except ValueError as error:
+        return error
+
+
 def test_a_change_in_a_run_of_a_chain():
     """Chains give the same iterator."""
     stream = MapDataset.source(range(20)).shuffle(seed=1).batch(4)
