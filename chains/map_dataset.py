@@ -217,7 +217,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         [0, 1, 5, 6]
         """
         named = _nodes("concatenate", datasets)
-        lengths = [finite("concatenate", node.length, f"concatenate (dataset {name})") for name, node in named.items()]
+        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
         return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
 
     @joins
@@ -281,7 +281,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         named = _nodes("mix", datasets)
         lengths = {name: node.length for name, node in named.items()}
         if empty := [name for name, length in lengths.items() if not length]:
-            raise ValueError(f"mix: dataset {empty[0]} is empty. Leave it out, also from weights= if it has a weight.")
+            raise ValueError(f"mix: dataset {empty[0]} is empty. Leave it out, and its weight too.")
         return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
 
     @joins
@@ -298,9 +298,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         nodes = _nodes("zip", datasets)
         lengths = {name: node.length if node.length < ENDLESS else "endless" for name, node in nodes.items()}
         if len({*lengths.values()}) > 1:
-            told = short_repr({name: "endless" if length >= ENDLESS else length for name, length in lengths.items()})
             raise ValueError(
-                f"zip: the datasets have different lengths, {told}. Slice the longer ones to the length of the shortest."
+                f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones "
+                "to the length of the shortest."
             )
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 

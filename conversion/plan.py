@@ -61,9 +61,9 @@ def _common(folders: Mapping[str, str]) -> str:
         return os.path.commonpath(folders.values())
     except ValueError:
         raise ConversionError(
-            f"{first_few(list(folders))}: the files have no common folder, because they are in an object store and on "
-            "this machine, or on several drives. Pass a number of files to write, such as shards=8. Or convert the files of "
-            "each place separately, to several targets."
+            f"{first_few(list(folders))}: some files are in an object store and some on this machine, "
+            "so they have no common folder. Pass a number of files to write, such as shards=8. Or "
+            "convert the two groups separately, to two targets."
         ) from None
 
 

@@ -102,9 +102,8 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_class or not callable(function):
         raise TypeError(
-            f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a function, or an instance "
-            f"(not the class) of headrace.{kind.__name__}, or of a class with a method {kind.method}(). Pass other "
-            "operations to apply()."
+            f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a function, a "
+            f"headrace.{kind.__name__}, or an object with {kind.method}()."
         )
     return kind(function)
 

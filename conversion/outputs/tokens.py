@@ -109,14 +109,13 @@ class TokensOutput(Output):
         if isinstance(tokens, np.integer):
             raise ConversionError(
                 f"a document is a single number, {tokens}, so it is unknown where documents begin. Cut .npy files "
-                'into pieces with options={"document_length": 1024}, or read them without a conversion, '
-                "TokenSource(paths, document_length=1024). Of another source, each record must be a list of tokens."
+                'into pieces with options={"document_length": 1024}, or read the files directly with '
+                "TokenSource(paths, document_length=1024)."
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
                 f"a document is {a_kind_of(tokens)} ({short_repr(tokens)}), not a list of whole "
-                "numbers. Pass transform=, a function that returns such a list. To convert text, pass tokenizer=, the path "
-                "of a tokenizer.json."
+                "numbers. To convert text, pass tokenizer=, the path of a tokenizer.json."
             )
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:

@@ -57,11 +57,6 @@ class BatchShapes:
             most = max_tokens // length if max_records is None else min(max_tokens // length, max_records)
             rows.append(most // multiple_of * multiple_of)
             if not rows[-1]:
-                if max_tokens < multiple_of:
-                    raise ValueError(
-                        f"multiple_of={multiple_of} is more than max_tokens={max_tokens}, so not even records of one token "
-                        "fit. Raise max_tokens=, or lower multiple_of=."
-                    )
                 if max_tokens < length * multiple_of:
                     for_multiple = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
                     lower = ", lower multiple_of=" if multiple_of > 1 else ""
