@@ -29,8 +29,7 @@ from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_streams import migrate
 from .changed_weights import check_left
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
-from .record_checks import run_length
-from .refusals import REMEDY, of_another, remedy_of
+from .record_checks import REMEDY, of_another, remedy_of, run_length
 from .schema import LoaderState
 
 

@@ -58,7 +58,7 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
     endless = MapDataset.mix([NUMBERS, NUMBERS], when_exhausted="repeat")
     with pytest.raises(
         ValueError,
-        match=r"repeat: the dataset never ends, because of repeat\(\) without num_epochs= or a mix .*\. Repeat it once",
+        match=r"repeat: the dataset never ends, because of repeat\(\) without num_epochs= or a mix .*\. Call repeat only once",
     ):
         NUMBERS.repeat().repeat()
     with pytest.raises(ValueError, match="shuffle: the dataset never"):

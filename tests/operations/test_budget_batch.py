@@ -696,7 +696,7 @@ def test_a_chain_takes_the_lengths_of_a_field(change):
         for lengths in ("tokens", lambda record: len(record["tokens"]))
     )
     assert [batch["id"].tolist() for batch in named[:]] == [batch["id"].tolist() for batch in measured[:]]
-    with pytest.raises(LengthsError, match="maps before budget_batch may change it"):
+    with pytest.raises(LengthsError, match="a map or a join such as zip makes them"):
         dataset.map(lambda record: record).budget_batch(8, pad_to=(2, 4), lengths="tokens")
 
 

@@ -554,7 +554,7 @@ def test_a_plan_of_one_leaf_takes_plain_lengths():
     for bad in ({"x": [[1]], "y": [[1]]}, {"x": [-1], "y": [2]}):
         with pytest.raises(LengthsError, match=r"lengths of leaf \['x'\]: "):
             Pack(4).plan(bad)
-    with pytest.raises(PackError, match=r"several\. Pass a dict"):
+    with pytest.raises(PackError, match=r"names several keys\. Pass lengths= a dict"):
         Pack({"x": 2, "y": 2}).plan(lengths)
 
 
