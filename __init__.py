@@ -204,6 +204,7 @@ __all__ = [
     "load",
     "measure_lengths",
     "metrics",
+    "on_preemption",
     "pad_batch",
     "progress",
     "sample",
@@ -215,7 +216,18 @@ __all__ = [
     "write_report",
 ]
 
-_PACKAGES = ("samplers", "operations", "sources", "loader", "chains", "formats", "conversion", "reporting", "tools")
+_PACKAGES = (
+    "samplers",
+    "operations",
+    "sources",
+    "loader",
+    "chains",
+    "formats",
+    "conversion",
+    "reporting",
+    "tools",
+    "checkpoint",
+)
 
 
 if not TYPE_CHECKING:  # which would else believe that every name is here
@@ -228,7 +240,7 @@ if not TYPE_CHECKING:  # which would else believe that every name is here
             return version(__name__)
         if name == "metrics":
             return import_module(f"{__name__}.reporting.metrics")
-        if name in ("checkpoint", "errors", *_PACKAGES):
+        if name in ("errors", *_PACKAGES):
             return import_module(f"{__name__}.{name}")
         if name in __all__:
             for package in _PACKAGES:

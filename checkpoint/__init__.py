@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.messages import short_repr
 from ..errors import MissingExtraError
+from .preemption import Preemptible, on_preemption
 from .state_file import StateFile
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 
-__all__ = [*_NAMES, "StateFile", "from_grain_state"]
+__all__ = [*_NAMES, "Preemptible", "StateFile", "from_grain_state", "on_preemption"]
 
 
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:

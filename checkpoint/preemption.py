@@ -1,0 +1,178 @@
+"""End a loop when the machine is about to be taken away: at the same step on all hosts, and with the states saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ..common.messages import a_kind_of, short_repr
+from ..errors import HostsError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Stepping(Protocol[T_co]):
+    """Protocol of iterators that count their steps, such as `DataLoaderIterator` and the iterator of `to_device`."""
+
+    @property
+    def step(self) -> int:
+        """Number of elements that were delivered."""
+
+    def __next__(self) -> T_co:
+        """Return the next element."""
+
+
+def on_preemption(
+    iterator: Stepping[T], save: Callable[[Any], Any], *, signals: Sequence[int] = (signal.SIGTERM,)
+) -> Preemptible[T]:
+    """Return an iterator that ends early if the process is asked to end, after a call of `save`.
+
+    Slurm, Kubernetes and cloud machines send SIGTERM some seconds before they end a process. The loop then finishes the step
+    that it is at. When it asks for the next element, `save(iterator)` is called, and the loop ends.
+
+    After `jax.distributed.initialize()`, all processes end after the same step, also if only one of them got the signal: by
+    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. Without
+    it, each process ends for itself; the states of different steps can be restored together, by `set_states`.
+
+    Args:
+        iterator: the iterator of a loader, of a dataset, or of `to_device`.
+        save: function that saves the model and the iterator's state. It takes the iterator.
+        signals: numbers of the signals that announce the end; default SIGTERM.
+
+    Raises:
+        TypeError: `iterator` has no `step` (pass `iter(loader)`), or `save` is not a function.
+        ValueError: this is not the main thread, the only one that may handle signals; or a signal cannot be handled.
+        HostsError: when the loop asks for an element: JAX's preemption service is switched off.
+
+    >>> import os, signal
+    >>> import headrace
+    >>> saved = []
+    >>> with headrace.on_preemption(iter(headrace.load(range(9))), lambda it: saved.append(it.get_state())) as records:
+    ...     for record in records:
+    ...         if record == 3:
+    ...             os.kill(os.getpid(), signal.SIGTERM)
+    >>> record, records.preempted, len(saved)
+    (3, True, 1)
+    """
+    return Preemptible(iterator, save, signals)
+
+
+class Preemptible(Generic[T]):
+    """Iterator that ends early if the process is asked to end. Made by `on_preemption`.
+
+    Signals are handled as before after the end of the loop, of a `with` block, or of the object.
+
+    Attributes:
+        iterator: the iterator whose elements it delivers.
+        preempted: True after `save` was called.
+    """
+
+    def __init__(self, iterator: Stepping[T], save: Callable[[Any], Any], signals: Sequence[int]) -> None:
+        if not hasattr(iterator, "step") or not hasattr(iterator, "__next__"):
+            raise TypeError(
+                f"iterator={short_repr(iterator)} is {a_kind_of(iterator)} without steps. Pass the iterator of a loader, "
+                "iter(loader)."
+            )
+        if not callable(save):
+            raise TypeError(f"save={short_repr(save)} is {a_kind_of(save)}. Pass a function that takes the iterator.")
+        if threading.current_thread() is not threading.main_thread():
+            raise ValueError("signals can be handled in the main thread only. Call on_preemption there.")
+        self.iterator, self.preempted = iterator, False
+        self._save, self._is_over = save, False
+        self._came = _Notice()
+        self._formers: dict[int, Any] = {}
+        for number in signals:
+            if number == signal.SIGTERM and _are_connected():
+                continue  # the coordination service of JAX handles it
+            try:
+                self._formers[number] = signal.signal(number, self._came)
+            except (OSError, ValueError, TypeError) as error:
+                self.close()
+                raise ValueError(
+                    f"signal {short_repr(number)} cannot be handled: {error}. Pass signals such as signal.SIGTERM."
+                ) from error
+        # A loop that was left without `close` must not keep the process from ending.
+        self._restore = weakref.finalize(self, _restore, self._formers, self._came)
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._is_over:
+            raise StopIteration
+        if self._is_announced():
+            self._is_over = True
+            self._save(self.iterator)
+            self.preempted = True
+            self.close()
+            raise StopIteration
+        try:
+            return next(self.iterator)
+        except StopIteration:
+            self._is_over = True
+            self.close()
+            raise
+
+    def _is_announced(self) -> bool:
+        if not _are_connected():
+            return self._came.count > 0
+        if self._came.count and not self._came.passed_on:  # of another signal than SIGTERM
+            self._came.passed_on = True
+            os.kill(os.getpid(), signal.SIGTERM)
+        from jax.experimental.multihost_utils import reached_preemption_sync_point
+
+        try:
+            return bool(reached_preemption_sync_point(self.iterator.step))
+        except RuntimeError as error:
+            raise HostsError(
+                "JAX's preemption service is switched off, so the processes cannot agree on a last step. Leave out "
+                'jax.config.update("jax_enable_preemption_service", False).'
+            ) from error
+
+    def close(self) -> None:
+        """Handle signals as before. The iterator stays open."""
+        restore = vars(self).get("_restore")
+        if restore is None:
+            _restore(self._formers, self._came)
+        else:
+            restore()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Notice:
+    """Signal handler that notes that a signal came."""
+
+    count = 0
+    passed_on = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+def _restore(formers: dict[int, Any], notice: _Notice) -> None:
+    """Put the former handlers back where no other handler has taken the place of `notice`."""
+    for number, former in formers.items():
+        if signal.getsignal(number) is notice and former is not None:
+            signal.signal(number, former)
+    formers.clear()
+
+
+def _are_connected() -> bool:
+    """Return True if several processes of JAX are connected: `jax.distributed.initialize()` was called."""
+    if "jax" not in sys.modules:
+        return False
+    from jax._src.distributed import global_state
+
+    return global_state.client is not None
