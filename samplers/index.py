@@ -236,8 +236,8 @@ class IndexSampler(VectorSampler):
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1).
 
-        With `algorithm="grain"`, return None for a record that this shard does not read. Arguments are not
-        checked.
+        Return None for a record beyond `num_records`; with `algorithm="grain"`, for one that this shard does not read.
+        The epoch is not checked.
 
         Args:
             record_key: index of the record in the source.
@@ -245,6 +245,8 @@ class IndexSampler(VectorSampler):
         """
         if self.algorithm == "grain":
             return self._grain_order().position_of(record_key, epoch)
+        if record_key >= self.num_records:
+            return None
         if isinstance(self.shuffle, BlockShuffle):
             place = BlockOrder(self.shuffle, self.num_records, self.seed or 0).place_of(record_key, epoch)
         else:

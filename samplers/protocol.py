@@ -246,10 +246,9 @@ class VectorSampler:
         return SavedOrder(self.fingerprint, self.changes, self.ended)
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return what the program now describes in another way than the program of a run, for messages; "" if nothing.
+        """Return a text for messages if the program has other weights or parts of a mix than the run; else "".
 
-        Only what a run can resume with counts: weights, or the parts of a mix. The records of an order are compared
-        elsewhere.
+        A run can resume with such differences. The records of an order are compared elsewhere.
         """
         return ""
 

@@ -108,9 +108,8 @@ class TokensOutput(Output):
             found = np.empty((0, 0))
         if isinstance(tokens, np.integer):
             raise ConversionError(
-                f"a document is a single number, {tokens}, so it is unknown where documents begin. Cut .npy files "
-                'into pieces with options={"document_length": 1024}, or read the files directly with '
-                "TokenSource(paths, document_length=1024)."
+                f"a document is a single number, {tokens}, so it is unknown where documents begin. Pass column= with the name "
+                'of a field that has a list of tokens; cut .npy files into pieces with options={"document_length": 1024}.'
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(

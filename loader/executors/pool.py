@@ -358,7 +358,10 @@ class WorkerPool(Generic[J]):
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """Remove a worker, and return what the pool knew about it. If too few others remain, a surplus worker is kept."""
+        """Remove a worker, and return what the pool knew about it.
+
+        If fewer workers than wanted would stay, one of the surplus workers, which were to end, stays.
+        """
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:

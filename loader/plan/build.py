@@ -63,7 +63,7 @@ def make_pipeline(
             read; or `omit` is a function, and the source does not know the files of its records.
         LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
         SeedError: an operation is random, and the sampler has no seed.
-        EmptyStreamError: there are too few records for a batch.
+        EmptyStreamError: there are too few records for a batch, or `omit` has all of them.
     """
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
     source = _mixed(data_source, order) if order.facts.parts else as_source(data_source)

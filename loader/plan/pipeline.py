@@ -293,7 +293,7 @@ class Pipeline:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """Return True if a task means the same work in both pipelines, because they continue the same earlier runs."""
+        """Return True if both pipelines continue the same earlier runs, so that a task means the same work in both."""
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
         ]
@@ -304,5 +304,5 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """Return True if stacking rows of the column always gives an array with the column's dtype."""
+    """Return True for a text column, or a column of native byte order without objects: batches may be slices of it."""
     return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

@@ -311,8 +311,9 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
     Args:
         sampler: the user's sampler.
         order: the order of one shard, as `order_for` returns it.
-        order_shards: number of shards of the first run, if the sampler gives each shard an order of its own; 1 if
-            all of these shards read parts of the order for a single shard; else 0.
+        order_shards: which orders there are. 0: one order for all shards; or each shard has an order of its own, and the
+            number of shards never changed. 1: all shards read parts of the order for a single shard. Another number:
+            that of the shards of the first run, each of which had an order of its own.
 
     Returns:
         `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the

@@ -67,8 +67,8 @@ def changes_of(state: LoaderState) -> int:
 def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    Records that are appended before the first record is read do not count as a change: the order then only begins
-    with a later generation (version of the source's files).
+    Records that are appended before the first record is read are no change. Then `history` may begin with more records and a
+    later generation (version of the source's files) than `until`.
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))

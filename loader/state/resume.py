@@ -289,7 +289,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     """Return the states sorted by shard, after checking that they are all states of one run.
 
     Raises:
-        CheckpointError: states are missing, or are of different runs.
+        CheckpointError: states are missing, or are of different runs; or two different ones are of one shard.
     """
     if not states:
         raise CheckpointError(

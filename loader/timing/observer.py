@@ -81,7 +81,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the two longest times between waits, so that `paused` starts from 0."""
+        """Forget the two longest times that the user spent between two waits, so that `paused` starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
@@ -230,7 +230,7 @@ class Observer:
         )
 
     def worker_stats(self) -> WorkerStats:
-        """Return statistics about the work of workers, over the tasks that are kept one by one."""
+        """Return statistics about the work of workers, over the last tasks that were timed (at most `KEPT`)."""
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:

@@ -215,7 +215,7 @@ class OperationClock:
 
         Args:
             inputs: number of its positions, which have passed all operations.
-            tag_of: function that takes the number of inputs that were left after some input, and returns the tag
+            tag_of: function that takes the number of inputs of the task that come after an input, and returns the tag
                 (number that names the record) of that input. It is used to name the record of the slowest call.
         """
         now = perf_counter()

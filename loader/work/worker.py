@@ -150,7 +150,7 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return a block (the rows of one task) that reports that another object failed to make an element of a stage.
+        """Return a block (the rows of one task) with the failure of an element that the caller, not this worker, tried to make.
 
         `failed` is a block with the failure.
         """

@@ -76,7 +76,7 @@ class MixPast(VectorSampler):
         return parts_changed_from(self._own_changes)
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return this mix with the changes of a run, whose last parts and weights must be those of this mix."""
+        """Return a copy of this mix with the changes that a run made, in place of its own changes."""
         other = self._copied()
         other._own_changes = saved.own_changes
         return other

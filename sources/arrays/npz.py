@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from ...formats.npy import Header, read_header
@@ -62,9 +62,10 @@ class NpzSource(ChunkedSource):
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]
                 found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
         except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+            again = "Check that it is a file, and its permissions, or write it again with np.savez"
             raise SourceError(
-                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. Check its permissions, or write it "
-                "again with np.savez."
+                f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. "
+                f"{remedy_for(error, again) if isinstance(error, OSError) else again}."
             ) from error
         objects = [name for name in self._asked or found if name in found and found[name].dtype.hasobject]
         if objects:

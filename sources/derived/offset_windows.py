@@ -212,7 +212,12 @@ def offsets_digest(offsets: FrameOffsets) -> str:
 def _check_fields(record: Any, key: int, fields: Mapping[str, Any]) -> None:
     missing = list(fields) if not isinstance(record, Mapping) else [field for field in fields if field not in record]
     if missing:
-        has = f"has only {first_few(list(record))}" if isinstance(record, Mapping) else f"is {a_kind_of(record)}"
+        if not isinstance(record, Mapping):
+            raise SourceError(
+                f"record {key}, a frame of an episode, is {a_kind_of(record)}. Pass a source whose records are dicts, such as "
+                '{"action": array}.'
+            )
         raise SourceError(
-            f"frame {key} has no field {short_repr(missing[0])}: it {has}. Name a field of the frames in offsets=."
+            f"record {key}, a frame of an episode, has no field {short_repr(missing[0])}, only {first_few(list(record))}. "
+            "Name one of its fields in offsets=."
         )

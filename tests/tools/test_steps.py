@@ -203,3 +203,13 @@ def test_ragged_pipelines_say_why_they_do_not_know():
     with pytest.raises(TypeError, match="last_records"):
         headrace.load(range(9), transformations=[Filter(lambda x: x)]).find(0, 0)
     assert np.array_equal(headrace.load(range(9), batch_size=3).records_at(5), [6, 7, 8])
+
+
+@pytest.mark.parametrize("shuffle", [False, True, headrace.BlockShuffle(block=2, window=2)])
+def test_a_record_that_the_sampler_leaves_out_is_not_found(shuffle):
+    """A sampler may read the first records of a source only: the others are in no epoch."""
+    sampler = IndexSampler(10, shuffle=shuffle, seed=0, num_epochs=2)
+    loader = DataLoader(data_source=range(20), sampler=sampler)
+    with pytest.raises(LookupError, match="record 15 is not read in epoch 0 by this shard"):
+        loader.find(15, 0)
+    assert loader.records_at(loader.find(9, 1).step)[0] in (9, [9])

@@ -255,7 +255,7 @@ class _Ping:
 
 
 class Cluster:
-    """The Ray cluster that this process has joined."""
+    """The Ray cluster that this process has joined: checks that it answers, counts the workers that fit, asks for more room."""
 
     def __init__(self) -> None:
         context = ray.get_runtime_context()
@@ -296,7 +296,7 @@ class Cluster:
 
     @staticmethod
     def check_joined() -> None:
-        """Check that this process is still in the cluster. If it is not, Ray would start a new cluster at the next call.
+        """Check that this process is in a Ray cluster. If it is not, Ray would start a new cluster at the next call.
 
         Raises:
             ClusterLostError: this process has left the cluster.

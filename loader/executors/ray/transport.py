@@ -379,7 +379,7 @@ def _description(error: RayError) -> str:
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """End all actors, and withdraw the request for more room in the cluster. Errors are ignored.
+    """End all actors, and withdraw the request for more room in the cluster. An error of Ray ends the rest, silently.
 
     Nothing is done in a forked child.
 

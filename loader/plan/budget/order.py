@@ -345,7 +345,7 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at steps that this run planned, not at steps with batches of earlier runs.
+        """Return the keys of a shard's batches at steps that this run planned. Batches of earlier runs have other keys.
 
         `shard` is a number or an array that is broadcast against the steps.
         """
