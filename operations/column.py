@@ -154,7 +154,7 @@ class Column:
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _mixes(self, leaf: Any) -> bool:
-        """Return True if the leaf is text and the others are bytes, or the reverse."""
+        """Return True if the leaf is text and the leaves already in the column are bytes, or the reverse."""
         return isinstance(leaf, TEXTS) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:

@@ -46,7 +46,7 @@ class SavedOrder(NamedTuple):
 
     Attributes:
         described: fingerprint of the order that the program described.
-        changes: changes of this order during the run. Those of each part are sorted by position.
+        changes: changes of this order during the run. For a mix, the changes of each part are sorted by position.
         ended: for a mix, a pair [part name, position of its end] for each part that ends before the mix does.
     """
 

@@ -320,8 +320,8 @@ class Batched(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of a batch, from which random maps derive random numbers.
 
-        They are the position and row of the batch's first element.
-        Elements that are dropped because the last batch of an epoch is not full are not counted.
+        They are the position and row of the batch's first element. Positions are counted without the elements that are
+        dropped at the end of each epoch, if its last batch is not full.
         """
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
 

@@ -102,7 +102,7 @@ def _array(array: Any, content: bytes) -> list[Any]:
 
 
 def _function(function: Callable[..., Any], depth: int) -> Any:
-    """Describe a function by its name, and the plain values in its closure and its defaults.
+    """Describe a function by its name, its defaults and the variables of its closure, without those that it assigns.
 
     A method is also described by its object.
 

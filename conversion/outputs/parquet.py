@@ -56,7 +56,7 @@ class ParquetOutput(Output):
             self._group_rows = whole_number("row_group_size", rows, 1, None, "a number of rows, such as 256")
             self._options = {name: value for name, value in options.items() if name != "row_group_size"}
             self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
-        except (pyarrow().ArrowException, TypeError, ValueError) as error:
+        except (pyarrow().ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
             raise ConversionError(
                 f"Parquet does not accept the options {short_repr(options)}: {shorten(error)}. Pass "
                 "options= (--option NAME=VALUE) with arguments of pyarrow.parquet.ParquetWriter, "

@@ -1,8 +1,8 @@
 """Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
 
 A store raises the exceptions of its library. `FileNotFoundError`, and exceptions for which
-`is_final` returns a remedy, are answers of the store. All others are failures of the network, after
-which the request is repeated.
+`is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this machine, is
+raised at once. All others are failures of the network, after which the request is repeated.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def migrate_weights(
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard. If something has changed, all shards' states are needed.
-        strict: if True, nothing is adapted. A later comparison of identities then raises if something has changed.
+        strict: if True, nothing is adapted to changes of the program. A later comparison of identities then raises if
+            something has changed. Changes that the run itself made stay.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
             rows, to find the end of the window.
 
@@ -60,7 +61,8 @@ def migrate_weights(
     Raises:
         CheckpointError: the current order ends before the place that the run has reached; a batch or
             window that was partly delivered has another size now; states of some shards are missing; or a partly
-            delivered window would be made of other records.
+            delivered window would be made of other records. Or the change cannot be adapted to: of a mix that is sliced,
+            shuffled, repeated or part of another dataset; or inside a global batch that was divided by cost.
     """
     if not strict and states:
         _check_within(pipeline, states[0].identity)

@@ -168,7 +168,7 @@ def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
     """Return the sum of seconds over all tasks.
 
     Args:
-        tasks: the timed tasks. Each counts also for untimed tasks.
+        tasks: the timed tasks. Each stands for a number of tasks (field `tasks`): itself and untimed ones.
         each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])

@@ -52,7 +52,7 @@ def indices_of(image: Any, turns: bool) -> Image:
         turns: True: turn the image as its header says.
 
     Raises:
-        ValueError: the image has colours without a palette, or more than 8 bits.
+        ValueError: the image has colours without a palette, an alpha channel, or more than 8 bits.
     """
     if image.mode not in ("P", "L", "1"):
         raise ValueError(f'an image of mode {image.mode!r}, which has no palette. Pass palette="colours"')

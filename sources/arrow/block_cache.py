@@ -16,7 +16,7 @@ from ...files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
-    """Protocol of a block."""
+    """Protocol of a cached block: it says how many bytes it takes."""
 
     @property
     def nbytes(self) -> int:

@@ -54,7 +54,10 @@ class FrameOffsets:
         return episodes, keys - np.where(episodes > 0, self._ends[episodes - 1], 0) + self._first
 
     def around(self, field: str, episodes: Int64s, frames: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-        """Return the frames of a field, `int64[n, k]`, none outside of the episode; and True where one was, `bool[n, k]`."""
+        """Return the frames of a field, `int64[n, k]`, and which are padding, `bool[n, k]`.
+
+        A frame that would be outside of the episode is padding. Its first or last frame is returned in its place.
+        """
         wanted = frames[:, None] + self.offsets[field]
         last = self.lengths[episodes][:, None] - 1
         inside = np.clip(wanted, 0, last)

@@ -75,7 +75,7 @@ class GrowingFiles(Generic[FoundT]):
         """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Set the source to the files at these paths. The facts about them are `_inspected(paths)`."""
+        """Set the source to the files at these paths. It calls `_inspected(paths)` for the facts about them."""
         raise NotImplementedError
 
     def _begin(

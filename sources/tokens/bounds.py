@@ -46,7 +46,7 @@ class Bounds(Protocol):
         ...
 
     def sample(self) -> bytes:
-        """Return some of the bounds as bytes. A digest of them helps to identify the file."""
+        """Return some of the bounds, where documents begin and end, as bytes. A digest of them helps to identify the file."""
         ...
 
 

@@ -27,9 +27,7 @@ CRASHES = (
     PyGrainInternalError,
     both.NeverEndsError,
 )  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
-REFUSED = (
-    "only if batches of filtered or flattened records are not flattened again"  # the only states of Grain's that are
-)
+REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter or a FlatMap"  # the only states of Grain's that are
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one
 

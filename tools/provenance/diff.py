@@ -124,7 +124,7 @@ class _Side:
         states: states of a checkpoint; empty for a loader.
         identity: description of the stream, as a checkpoint stores it.
         skipped: skipped steps.
-        shards: number of shards; None for a loader without shards, which may be one of many.
+        shards: number of shards; None if unknown: a loader without shards may be one of many.
         sizes: for each operation that takes several elements, such as `Batch`, how many it takes.
     """
 

@@ -141,7 +141,7 @@ class DataLoaderIterator(NotedIterator):
         Raises:
             CheckpointError: if `state` is not a state, or is one of another pipeline.
         """
-        if b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state:
+        if isinstance(state, bytes) and (b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state):
             state = state_after(state, self._pipeline).to_json()
         super().set_state(state, strict)
 

@@ -259,7 +259,7 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
-    """Return the only source and the only stage of a pipeline, after checking that its steps are known without reading.
+    """Return the only source and the only stage of a pipeline, whose steps can be known without reading.
 
     A stage is a group of operations that run together in one task.
 

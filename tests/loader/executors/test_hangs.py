@@ -202,7 +202,7 @@ def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers, second
         operations=[hangs, Batch(8)],
         worker_count=workers,
     )
-    with pytest.raises(ProgramError, match=r"^Hanging: operation 0, MapTransform.* 0 steps are too few"):
+    with pytest.raises(ProgramError, match=r"^Hanging: operation 0, MapTransform.* only 0 steps were measured"):
         diagnose(at_once, seconds=seconds)
 
 

@@ -87,7 +87,7 @@ def _busy(measured: Measured, reads: int | None) -> float:
 
     Args:
         measured: the measurement.
-        reads: number of concurrent reads after a change, i.e. records are then read ahead; None: no change.
+        reads: number of concurrent reads, if the user would change to reading ahead; None: as measured.
     """
     if not measured.reads_ahead and not reads:
         return measured.work
