@@ -27,7 +27,7 @@ CRASHES = (
     PyGrainInternalError,
     both.NeverEndsError,
 )  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
-REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter or a FlatMap"  # the only states of Grain's that are
+REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter"  # the only states of Grain's that are
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one
 
