@@ -22,7 +22,6 @@ from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
 from ..samplers.chain.index_maps import BlockPermutation, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
-from ..sources import JoinedByKey
 from ..sources.omission.keys import Omit
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
@@ -252,6 +251,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         >>> list(images.join([{"id": 9, "text": "a dog"}], on="id"))
         [{'id': 9, 'image': 'y', 'text': 'a dog'}]
         """
+        from ..sources import JoinedByKey  # which workers do not need
+
         return self._made(Source(JoinedByKey(self, other, on=on, how=how)))  # type: ignore[no-any-return]
 
     def pack(

@@ -88,6 +88,8 @@ class Preemptible(Generic[T]):
         self._save, self._is_over = save, False
         self._came = _Notice()
         self._formers: dict[int, Any] = {}
+        # A loop that was left without `close` must not keep the process from ending.
+        self._restore = weakref.finalize(self, _restore, self._formers, self._came)
         for number in signals:
             if number == signal.SIGTERM and _are_connected():
                 continue  # the coordination service of JAX handles it
@@ -98,8 +100,6 @@ class Preemptible(Generic[T]):
                 raise ValueError(
                     f"signal {short_repr(number)} cannot be handled: {error}. Pass signals such as signal.SIGTERM."
                 ) from error
-        # A loop that was left without `close` must not keep the process from ending.
-        self._restore = weakref.finalize(self, _restore, self._formers, self._came)
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -109,9 +109,11 @@ class Preemptible(Generic[T]):
             raise StopIteration
         if self._is_announced():
             self._is_over = True
-            self._save(self.iterator)
+            try:
+                self._save(self.iterator)
+            finally:
+                self.close()
             self.preempted = True
-            self.close()
             raise StopIteration
         try:
             return next(self.iterator)
@@ -122,8 +124,8 @@ class Preemptible(Generic[T]):
 
     def _is_announced(self) -> bool:
         if not _are_connected():
-            return self._came.count > 0
-        if self._came.count and not self._came.passed_on:  # of another signal than SIGTERM
+            return self._came.came
+        if self._came.came and not self._came.passed_on:  # of another signal than SIGTERM
             self._came.passed_on = True
             os.kill(os.getpid(), signal.SIGTERM)
         from jax.experimental.multihost_utils import reached_preemption_sync_point
@@ -138,11 +140,7 @@ class Preemptible(Generic[T]):
 
     def close(self) -> None:
         """Handle signals as before. The iterator stays open."""
-        restore = vars(self).get("_restore")
-        if restore is None:
-            _restore(self._formers, self._came)
-        else:
-            restore()
+        self._restore()
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +152,11 @@ class Preemptible(Generic[T]):
 class _Notice:
     """Signal handler that notes that a signal came."""
 
-    count = 0
+    came = False
     passed_on = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
+        self.came = True
 
 
 def _restore(formers: dict[int, Any], notice: _Notice) -> None:

@@ -251,11 +251,10 @@ def format_of(names: list[str]) -> Format:
     found = [format for format in _TABLE if suffixes.intersection(format.suffixes)]
     if len(found) == 1 and "" not in suffixes:
         return found[0]
-    known = first_few(sorted(format.name for format in found))
-    several = (
-        f"files of several formats: {known}" if len(found) > 1 else f"files of {known} and files without an ending"
-    )
+    known = {suffix for format in found for suffix in format.suffixes}
+    unknown = next((name for name in names if split_name(name_of(name))[1] not in known), "")
+    several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
     raise ConversionError(
-        f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass only files of "
+        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass only files of "
         f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
     )

@@ -104,7 +104,7 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     unknown = [name for name in max_epochs if name not in names]
     if unknown:
         raise ValueError(
-            f"max_epochs= names {_quoted(unknown)}, but the parts are {_quoted(names, 8)}. Use the names of parts."
+            f"max_epochs= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the names of parts."
         )
     remedy = "the number of epochs after which the part leaves the mix, or leave the part out"
     return {
@@ -174,7 +174,7 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         )
     if len(weights) != len(names):
         raise ValueError(
-            f"weights= has {len(weights)} values, but there are {len(names)} parts: {_quoted(names, 8)}. Pass one weight "
+            f"weights= has {len(weights)} values, but there are {len(names)} parts: {quoted(names, 8)}. Pass one weight "
             "for each part."
         )
     numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
@@ -192,17 +192,18 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
     unknown = [name for name in weights if name not in known]
     if unknown:
         raise ValueError(
-            f"weights= names {_quoted(unknown)}, but the parts are {_quoted(names, 8)}. Use the names of parts."
+            f"weights= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the names of parts."
         )
     missing = [name for name in names if name not in weights]
     if missing:
         raise ValueError(
-            f"weights= has no weight for the parts {_quoted(missing)}. Pass a weight for each part, 0 for a part that is "
+            f"weights= has no weight for the parts {quoted(missing)}. Pass a weight for each part, 0 for a part that is "
             "not drawn."
         )
 
 
-def _quoted(names: Sequence[str], count: int = 3) -> str:
+def quoted(names: Sequence[Any], count: int = 3) -> str:
+    """Return the `repr` of the first `count` names, and the number of the others."""
     return first_few([short_repr(name) for name in names], count)
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
-from ...common.messages import a_kind_of, first_few, short_repr
+from ...common.messages import a_kind_of, short_repr
 from ..balance import Balance
 from ..mix.order import MixOrder
-from ..mix.weights import weights_of
+from ..mix.weights import quoted, weights_of
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
@@ -160,12 +160,12 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         )
         if missing:
             raise ValueError(
-                f"class_weights= has no weight for the labels {_quoted(missing)}. Pass a weight for each class of the "
+                f"class_weights= has no weight for the labels {quoted(missing)}. Pass a weight for each class of the "
                 "labels, 0 for a class that is not drawn."
             )
         if unknown:
             raise ValueError(
-                f"class_weights= has weights for {_quoted(unknown)}, but no record has such a label. Leave these weights "
+                f"class_weights= has weights for {quoted(unknown)}, but no record has such a label. Leave these weights "
                 "out."
             )
         weights = [weights[each] for each in classes]
@@ -177,11 +177,7 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
     if len(weights) != len(classes):
         raise ValueError(
             f"class_weights= has {len(weights)} weights, but the labels have {len(classes)} classes: "
-            f"{_quoted(classes)}. Pass one weight for each class."
+            f"{quoted(classes)}. Pass one weight for each class."
         )
     names = list(map(str, classes))
     return MixOrder.of(weights_of(weights, names), names)
-
-
-def _quoted(classes: list[Any]) -> str:
-    return first_few(list(map(short_repr, classes)))

@@ -25,7 +25,7 @@ from ..protocol import fingerprint_of, reader_of
 
 Int64s = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
-"""`uint64[records, 2]`. Equal values have equal digests; [0, 0] stands for None, which equals nothing."""
+"""`uint64[records, 2]`. Equal values have equal digests. None has [0, 0], which never matches."""
 
 _AT_A_TIME = 1024
 _POSITIVE, _NEGATIVE = 1, 2  # first numbers of the digests of integers, whose second number is the integer

@@ -133,6 +133,9 @@ def test_what_cannot_be_preempted_is_refused():
         assert "main thread" in errors[0]
 
 
+SIGNALS = 8
+"""They come within 8 × 0.15 s, and two workers sleep for 3 s in the operation: so each signal comes before the end."""
+
 PROGRAM = textwrap.dedent("""
     import json, os, signal, sys, time
     import headrace
@@ -144,7 +147,7 @@ PROGRAM = textwrap.dedent("""
         time.sleep(0.001)
         return x
 
-    loader = headrace.load(range(400), shuffle=True, seed=3, batch_size=2, num_epochs=1, transformations=[slow],
+    loader = headrace.load(range(6000), shuffle=True, seed=3, batch_size=2, num_epochs=1, transformations=[slow],
                            worker_count=workers)
     signal.signal(signal.SIGTERM, lambda number, frame: None)  # for a signal after the loop
     with StateFile(f"{folder}/state.json") as file, iter(loader) as iterator, open(f"{folder}/seen.txt", "a") as seen:
@@ -174,14 +177,13 @@ def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, w
         )
         assert process.stdout.readline() == "ready\n"
         time.sleep(chance.random() * 0.15)
-        if len(codes) < 12:
+        if len(codes) < SIGNALS:
             (os.killpg if whole_group else os.kill)(process.pid, signal.SIGTERM)
         codes.append(process.wait(60))
         process.stdout.close()
-    assert codes[-1] == 0
-    assert codes.count(3) >= 3
+    assert codes == [3] * SIGNALS + [0]
     seen = [record for line in (tmp_path / "seen.txt").read_text().splitlines() for record in json.loads(line)]
-    assert sorted(seen) == list(range(400))
+    assert sorted(seen) == list(range(6000))
 
 
 HOSTS = textwrap.dedent("""
@@ -210,7 +212,7 @@ HOSTS = textwrap.dedent("""
             print("ready", flush=True)
             for batch in batches:
                 seen += batch.tolist()
-                time.sleep(0.002)
+                time.sleep(0.005)
         print(json.dumps([batches.preempted, iterator.step, seen]), flush=True)
     multihost_utils.sync_global_devices("end")
 """)
@@ -250,5 +252,6 @@ def test_all_hosts_end_at_the_same_step_if_one_gets_sigterm(tmp_path):
         seen += [record for _, _, records in found for record in records]
         if not found[0][0]:
             break
-    assert ended == [True, True, True, False]
+    assert ended[0]  # the first signal comes at the beginning of 10 s
+    assert not ended[-1]
     assert np.array_equal(np.sort(seen), np.arange(12_000))

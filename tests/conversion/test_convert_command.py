@@ -157,7 +157,7 @@ def test_a_word_that_is_no_format_is_told(tmp_path):
         (tmp_path / "in" / "c.xyz", "unknown"),
         (
             [tmp_path / "in" / "b.jsonl", tmp_path / "in" / "c"],
-            "^files of json_lines and files without an ending. Pass",
+            r"^the format of .*in/c' is unknown\. Pass",
         ),
         (tmp_path / "tabs.csv", "tabs, not by commas"),
         (

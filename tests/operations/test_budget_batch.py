@@ -353,7 +353,7 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
 
 
 def test_the_limit_is_that_of_the_tokens_if_no_record_fits():
-    """And not that of the shapes, which are then chosen from no lengths at all."""
+    """It is not the error of the shapes, which would have no lengths to be chosen from."""
     operation = headrace.BudgetBatch(16, lengths=[50])
     with pytest.raises(
         LengthsError, match=r"record 0, counted from 0 among 1 records, is 50 long, over 16, the largest"

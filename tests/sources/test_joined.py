@@ -1,4 +1,4 @@
-"""Records of two sources with the same value in a field: which pairs, which errors, and what is stored beside files."""
+"""Join two sources by a field: the pairs, the errors, and the digests that are stored beside files."""
 
 from __future__ import annotations
 

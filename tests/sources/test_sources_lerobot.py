@@ -240,7 +240,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_dataset_is_named(name, tmp_path):
-    """With what is wrong, and what to do."""
+    """The error says which file is wrong, and how to repair it."""
     change, text = DAMAGES[name]
     with pytest.raises(SourceError, match=text):
         LeRobotSource(_changed(tmp_path, change))

@@ -212,7 +212,7 @@ REASONS = {
 
 
 class Outcome(NamedTuple):
-    """What became of a history: how many changes were made, and what was refused."""
+    """The result of a history: how many changes were made, and which were refused."""
 
     changes: int
     refused: tuple[Refusal, ...]

@@ -2,7 +2,7 @@
 
     PYTHON_WITH_LEROBOT tests/support/write_lerobot.py
 
-The frames are those of `frame` below, so a test knows them.
+The function `frame` makes the frames, so tests know what must be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEATURES = {
 
 
 def picture(episode: int, number: int) -> np.ndarray[Any, Any]:
-    """The left half shows the number of the frame, the right half that of the episode."""
+    """Return an image: the grey of its left half tells the frame, the grey of its right half tells the episode."""
     shown = np.full((64, 64, 3), 40 + 50 * episode, np.uint8)
     shown[:, :32] = 20 + 16 * number
     return shown

@@ -234,7 +234,7 @@ def test_equal_steps_after_fewer_records_are_drawn():
 
 
 def test_a_growing_mix_grows_after_records_were_omitted_at_its_end():
-    """A part had ended where more records are found: its place there is that of the run that read it."""
+    """A part had ended, and gets more records. Its number of records so far is that of the run, without omitted records."""
     program = Program("growing mix now", {"a": 3, "b": 3}, {"a": 2, "b": 2}, batch=2, every=2)
     _play(program, ((3,), {"omitted": {"a": (0, 2)}}), ((1,), {}, ("a", 1), ("b", 3)))
 
