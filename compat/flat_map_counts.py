@@ -82,14 +82,14 @@ def reached_by(pipeline: Pipeline, start: int, given: Sequence[int]) -> tuple[in
             flat_maps -= 1
             step = counts.after(flat_maps, step)
         step = operation.connect(step, context, number)
-    read = reader_of(leaf.source)
+    read, hooks = reader_of(leaf.source), context.take_hooks()
     for first in range(start, leaf.total, stage.unit):
         rows = 0
         positions = leaf.positions(first, min(first + stage.unit, leaf.total))
         context.most = len(positions)
         for context.position, element in zip(positions.tolist(), read(leaf.record_keys(positions))):
             step(element)
-        for finish in reversed(context.at_end):
+        for finish in reversed(hooks.at_end):
             finish()
         if counts.are_reached:
             return first, rows

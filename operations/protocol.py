@@ -8,7 +8,7 @@ record passes through all steps before the next record is read, unless a step co
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -162,6 +162,12 @@ class Context:
     at_failure: list[Callable[[], None]] = field(default_factory=list)
     fault: Fault | None = None
 
+    def take_hooks(self) -> Hooks:
+        """Return the functions that steps have registered, and forget them: else context and steps would be in a reference cycle."""
+        hooks = Hooks(self.take_all, self.at_end, self.at_failure)
+        self.take_all, self.at_end, self.at_failure = {}, [], []
+        return hooks
+
     def blame(self, number: int, row: int = 0) -> None:
         """Record in which operation an exception was raised.
 
@@ -173,6 +179,14 @@ class Context:
         """
         if self.fault is None:
             self.fault = Fault(number, row)
+
+
+class Hooks(NamedTuple):
+    """Functions that the steps of a chain have registered in their `Context`, which explains them."""
+
+    take_all: Mapping[int, Callable[[Iterator[Element]], None]]
+    at_end: Sequence[Callable[[], None]]
+    at_failure: Sequence[Callable[[], None]]
 
 
 class Operation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import starmap
 from typing import Any, cast
 
@@ -23,7 +23,6 @@ from ...operations import Operation, Pack
 from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
-from ...operations.protocol import Context
 from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import TokenSpan, UsedRecord
@@ -32,6 +31,7 @@ from .budgeted import BudgetBatched
 from .element_lengths import lengths_of_elements
 from .line import Line
 from .node import Get, Node, OfSeveral, OnOne, naming_datasets
+from .runner import Run, run_on_idle
 
 
 def applied(node: Node, operation: Operation) -> Node:
@@ -70,27 +70,6 @@ def applied(node: Node, operation: Operation) -> Node:
     return FlatMapped(node, operation)
 
 
-class Runner:
-    """Applies an operation to elements, outside the engine. Only one thread at a time may use it."""
-
-    def __init__(self, operation: Operation) -> None:
-        self._found: list[Any] = []
-        self._context = Context()
-        self._step = operation.connect(self._found.append, self._context, 0)
-
-    def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the operation's results for consecutive elements; `position` and `row` of the first decide random numbers."""
-        context, step = self._context, self._step
-        context.position, context.row, context.most = position, row, len(elements)
-        for element in elements:
-            step(element)
-        for finish in context.at_end:
-            finish()
-        found = self._found.copy()
-        self._found.clear()
-        return found
-
-
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
     """A node that applies `operation` to each element of `input`; None where it drops the element. Base of other nodes."""
@@ -121,21 +100,9 @@ class Applied(OnOne):
         return int(self.input.operations) + 1
 
     @cached_property
-    def _idle(self) -> list[Runner]:
-        """Objects that apply the operation, and that no thread uses now."""
-        # A runner is taken out while it runs, since its function may ask this node for another
-        # element.
-        return []
-
-    def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the operation's results for consecutive elements; `position` and `row` of the first decide random numbers."""
-        try:
-            runner = self._idle.pop()
-        except IndexError:
-            runner = Runner(self.operation)
-        found = runner(elements, position, row)
-        self._idle.append(runner)  # one that failed is not used again
-        return found
+    def run(self) -> Run:
+        """Function that applies the operation to consecutive elements. Several threads may call it at the same time."""
+        return partial(run_on_idle, self.operation, [])
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:

@@ -299,10 +299,11 @@ class Worker:
 
     def _end(self, stage: int, failed: bool) -> None:
         if failed:  # the chain is in the middle of something: the next task gets a new one
-            if self._used is not None:
-                self._used.close()
+            timed = self._timed.pop(stage, (None, None))[0]
+            for chain in (self._used, self._chains[stage], timed):
+                if chain is not None:
+                    chain.close()
             self._chains[stage] = self._chain(stage)
-            self._timed.pop(stage, None)
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:

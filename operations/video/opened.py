@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,9 @@ class OpenVideo:
             self._container = self._av.open(source)
         except Exception as error:  # PyAV has an error for each number of FFmpeg
             raise self._failed("cannot be opened as a video", error) from error
+        # A container of PyAV is in a reference cycle, which would keep its file open.
+        self._close = finalize(self, _close, self._container)
+        self._close.atexit = False
         try:
             if not self._container.streams.video:
                 raise VideoError(f"{shorten(name)} has no video stream. Leave it out, or pass another file.")
@@ -145,8 +149,12 @@ class OpenVideo:
 
     def close(self) -> None:
         """Close the file."""
-        with suppress(Exception):
-            self._container.close()
+        self._close()
+
+
+def _close(container: Any) -> None:
+    with suppress(Exception):
+        container.close()
 
 
 class _Local(threading.local):

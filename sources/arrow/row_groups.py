@@ -66,10 +66,13 @@ class RowGroups:
 
     def __init__(self, filesystem: Any, columns: RecordColumns, files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
+        self._files = _ParquetFiles(filesystem, columns, files)
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
         # Parsing a footer of 20,000 chunks of columns takes 10 ms, many times as long as decoding a row group.
-        self._footers = BlockCache(self._footer, FOOTER_BYTES)
-        self._readers = ReaderPool(self._reader, None, FOOTER_BYTES, keep_failed=False)
+        self._footers = BlockCache(self._files.footer, FOOTER_BYTES)
+        # The pool must not refer to this object: in a reference cycle, the files would stay open after the last use.
+        opener = functools.partial(_reader, self._files, self._footers)
+        self._readers = ReaderPool(opener, None, FOOTER_BYTES, keep_failed=False)
 
     def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, RecordColumns, tuple[ParquetPart, ...]]]:
         return RowGroups, (self.filesystem, self.columns, self.files)
@@ -80,8 +83,11 @@ class RowGroups:
 
     def decode(self, number: int) -> DecodedRows:
         number, group = self.place(number)
-        lent = self._readers.lend(number) if is_local(self.filesystem) else closing(self._reader(number))
-        with lent as reader, self._unchanged(number, reader.handle):
+        files = self._files
+        lent = (
+            self._readers.lend(number) if is_local(self.filesystem) else closing(_reader(files, self._footers, number))
+        )
+        with lent as reader, files.unchanged(number, reader.handle):
             return reader.block(group)
 
     def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
@@ -98,7 +104,7 @@ class RowGroups:
         path = self.files[number].path
         if not any(self.files[number].group_rows):  # such a file may have other columns
             return np.empty(0, np.int64)
-        with self._opened(number) as handle:
+        with self._files.opened(number) as handle:
             file = parquet_library().ParquetFile(handle, pre_buffer=False)
             schema, metadata = file.schema_arrow, file.metadata
             known = [*schema.names, *self.columns.types]
@@ -120,28 +126,31 @@ class RowGroups:
         in_background([functools.partial(self._prefetch_file, file, groups) for file, groups in wanted.items()])
 
     def _prefetch_file(self, number: int, groups: Sequence[int]) -> None:
-        with suppress(*unreadable()), self._opened(number) as handle:
+        with suppress(*unreadable()), self._files.opened(number) as handle:
             footer = self._footers.get(number)
             wanted = [chunks_of(footer.metadata.row_group(group), footer.columns.own) for group in groups]
             handle.prefetch([chunk for chunks in wanted for chunk in chunks])
 
-    def _footer(self, number: int) -> _Footer:
-        with self._opened(number) as handle:
+
+class _ParquetFiles(NamedTuple):
+    """The files of some row groups, to open them. A file that was modified is an error."""
+
+    filesystem: Any
+    columns: RecordColumns
+    files: tuple[ParquetPart, ...]
+
+    def footer(self, number: int) -> _Footer:
+        with self.opened(number) as handle:
             return _Footer(parquet_library().ParquetFile(handle), self.columns, self.files[number].path)
 
-    def _reader(self, number: int) -> _Reader:
-        footer = self._footers.get(number)
-        file = self.files[number]
-        return _Reader(open_handle(self.filesystem, file.path, file.stamp), footer, file.path)
-
     @contextmanager
-    def _opened(self, number: int) -> Iterator[Any]:
+    def opened(self, number: int) -> Iterator[Any]:
         file = self.files[number]
-        with open_handle(self.filesystem, file.path, file.stamp) as handle, self._unchanged(number, handle):
+        with open_handle(self.filesystem, file.path, file.stamp) as handle, self.unchanged(number, handle):
             yield handle
 
     @contextmanager
-    def _unchanged(self, number: int, handle: Any) -> Iterator[None]:
+    def unchanged(self, number: int, handle: Any) -> Iterator[None]:
         """Context manager that checks, before and after the block, that a file was not modified.
 
         Args:
@@ -272,6 +281,12 @@ class _Reader:
 
     def close(self) -> None:
         self.handle.close()
+
+
+def _reader(files: _ParquetFiles, footers: BlockCache[_Footer], number: int) -> _Reader:
+    """Open file `number` of `files`."""
+    footer, file = footers.get(number), files.files[number]
+    return _Reader(open_handle(files.filesystem, file.path, file.stamp), footer, file.path)
 
 
 def unreadable() -> tuple[type[BaseException], ...]:

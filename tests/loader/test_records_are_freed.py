@@ -1,4 +1,4 @@
-"""Records and batches are freed with the last reference to them, without the cyclic garbage collector."""
+"""Records, batches and sources are freed with the last reference to them, without the cyclic garbage collector."""
 
 from __future__ import annotations
 
@@ -190,6 +190,14 @@ def freed(source, most=0):
     assert len(alive) <= most, f"{len(alive)} records are alive:\n{holders(alive)}"
 
 
+def gone(source):
+    """Assert that nothing refers to a source any more, given by a weak reference; so its files are closed."""
+    deadline = time.monotonic() + 2
+    while source() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert source() is None, f"the source is alive:\n{holders([source()])}"
+
+
 @pytest.mark.one_in(6)
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("reading", READING)
@@ -211,6 +219,8 @@ def test_records_are_freed_without_the_garbage_collector(pipeline, reading):
     next(iterator)
     del iterator  # without a close
     freed(source)
+    source = weakref.ref(source)
+    gone(source)
 
 
 def _failing(record):
@@ -240,8 +250,10 @@ def test_records_that_fail_are_freed_too(kind, where, on_error):
         while next(iterator, None) is not None:
             pass
     iterator.close()
-    del iterator
+    del iterator, loader
     freed(source)
+    source = weakref.ref(source)
+    gone(source)
 
 
 class Reports(Tracked):

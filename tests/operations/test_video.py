@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import re
 import threading
@@ -18,6 +19,7 @@ from headrace.errors import CheckpointError, SourceNotFoundError, VideoError
 from headrace.files.opened import open_file
 from headrace.files.remote.store import close_stores
 from headrace.operations.video.opened import OpenVideos
+from headrace.testing import left_over
 
 COUNT = 120
 
@@ -202,6 +204,24 @@ def test_open_files_are_bounded(videos):
     assert not other._videos._local.videos
     assert other._videos._limit == 2
     assert isinstance(other._videos, OpenVideos)
+
+
+def test_files_are_closed_with_the_operation(videos):
+    """At once, without the garbage collector."""
+    path = str(videos["mpeg4"])
+    decode = DecodeVideo(frames=0)
+    decode.map(path)
+    assert _is_open(path)
+    gc.disable()
+    try:
+        del decode
+        assert not _is_open(path)
+    finally:
+        gc.enable()
+
+
+def _is_open(path):
+    return any(path in text for text in left_over.descriptors())
 
 
 def test_damage_is_named_with_file_and_time(videos, tmp_path):

@@ -108,6 +108,7 @@ class TestPartitioned(SourceConformance):
         return {"part": f"p{number % 2}", "key": np.int64(key), "year": np.int32(2020 + number // 2)}
 
 
+@pytest.mark.slow
 class TestPartitionedOtherFileSystem(TestPartitioned):
     """The same by a pattern on a file system that is not the local one."""
 

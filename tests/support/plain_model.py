@@ -173,11 +173,11 @@ def _made(rows: list[Row], operation: Operation, number: int, seed: int) -> Iter
     """What an operation makes of rows; after that, what it fails with."""
     context, made = Context(seed), list[Row]()
     step = operation.connect(lambda element: made.append(Row(context.position, context.row, element)), context, number)
-    failure = None
+    at_end, failure = context.take_hooks().at_end, None
     try:
         for context.position, context.row, element in rows:
             step(element)
-        for finish in context.at_end:
+        for finish in at_end:
             finish()
     except Exception as error:
         failure = error

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ....chains.nodes.items import Runner
+from ....chains.nodes.runner import Runner
 from ....loader.plan.leaf import Leaf
 from ....operations import Operation
 from ....sources import reader_of

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,11 +62,11 @@ class Reads:
         ahead: number of records whose reading may begin although no worker waits for them. A call that
             reads many records may exceed it.
         most_bytes: largest number of bytes of these records. One call may exceed it.
-        begin: function that starts as many further readers as its argument says. Each works until
+        begin: function that takes this queue and a number, and starts as many further readers. Each works until
             `take` returns None.
     """
 
-    def __init__(self, readers: int, ahead: int, most_bytes: float, begin: Callable[[int], None]) -> None:
+    def __init__(self, readers: int, ahead: int, most_bytes: float, begin: Callable[[Reads, int], None]) -> None:
         self._readers = readers
         self._ahead = ahead
         self._most_bytes = most_bytes
@@ -85,7 +86,7 @@ class Reads:
             self._spans.append(reading)
             self._waiting += reading.count
             more = self._readers_wanted()
-        self._begin(more)
+        self._begin(self, more)
         return reading
 
     def ask(self, reading: Reading) -> bool:
@@ -105,7 +106,7 @@ class Reads:
                 self._at_work += 1
                 return True
             more = self._readers_wanted()
-        self._begin(more)
+        self._begin(self, more)
         return False
 
     def work_here(self, reading: Reading) -> None:
@@ -138,7 +139,7 @@ class Reads:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
         if more:
-            self._begin(more)
+            self._begin(self, more)
 
     def _readers_wanted(self) -> int:
         """Return how many more readers would have something to read, and count them as working already."""
@@ -268,7 +269,7 @@ class Reads:
             del call, records
             with self._lock:
                 more = self._readers_wanted()  # the first records tell how many have room
-            self._begin(more)
+            self._begin(self, more)
 
     def oldest(self) -> OngoingRead | None:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
@@ -309,9 +310,10 @@ class ReadAhead:
         self._pool = Pool(threads, "headrace-read")
         ahead = min((keys_ahead(leaves[number], options) for number in facts), default=0)
         most_bytes = sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
-        self._on_threads = Reads(threads, ahead, most_bytes, self._begin_threads)
-        self._coroutines: Coroutines | None = None
-        self._in_loop = Reads(coroutines, ahead, most_bytes, self._begin_coroutines)
+        self._coroutines = _CoroutineReaders()
+        # The queues must not refer to this object: in a reference cycle, sources would stay open after a run.
+        self._on_threads = Reads(threads, ahead, most_bytes, partial(_begin_threads, self._pool))
+        self._in_loop = Reads(coroutines, ahead, most_bytes, self._coroutines.begin)
 
     @property
     def helps(self) -> bool:
@@ -360,21 +362,32 @@ class ReadAhead:
     def oldest(self) -> OngoingRead | None:
         return self._on_threads.oldest()
 
-    def _begin_threads(self, count: int) -> None:
-        for _ in range(count):
-            self._pool.submit(self._on_threads.work)
-
-    def _begin_coroutines(self, count: int) -> None:
-        if count:
-            from ....sources.asynchronous.event_loop import Coroutines  # asyncio takes 50 ms of a worker's start
-
-            self._coroutines = self._coroutines or Coroutines()
-            self._coroutines.begin(self._in_loop.work_in_loop, count)
-
     def close(self) -> None:
         """Stop reading. Waits for current reads on threads, and cancels coroutines."""
         self._on_threads.close()
         self._in_loop.close()
+        self._coroutines.close()
+        self._pool.close()
+
+
+def _begin_threads(pool: Pool, reads: Reads, count: int) -> None:
+    for _ in range(count):
+        pool.submit(reads.work)
+
+
+class _CoroutineReaders:
+    """Starts coroutines that read. The event loop is started with the first of them."""
+
+    def __init__(self) -> None:
+        self._coroutines: Coroutines | None = None
+
+    def begin(self, reads: Reads, count: int) -> None:
+        if count:
+            from ....sources.asynchronous.event_loop import Coroutines  # asyncio takes 50 ms of a worker's start
+
+            self._coroutines = self._coroutines or Coroutines()
+            self._coroutines.begin(reads.work_in_loop, count)
+
+    def close(self) -> None:
         if self._coroutines is not None:
             self._coroutines.close()
-        self._pool.close()

@@ -65,7 +65,7 @@ class StepChain:
             if seeds_globals and not operation.only_stacks:
                 step = seeded(step, self._context, number, held.get(number, ()))
             self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
-        self._context.at_end.reverse()  # connected from the back, to be ended from the front
+        self._hooks = self._context.take_hooks()
         self._faults = FaultFinder(pipeline, stage, self._context)
         self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
@@ -78,7 +78,7 @@ class StepChain:
         self.functions: list[Callable[[Element], Any]] = []  # that are called with a batch of columns
         in_place = stage.leaf is not None  # inputs are records, of which the plan knows the positions
         self._fused = fused_at_front(stage.operations, stage.first, self._context if in_place else None)
-        self._take_all = self._context.take_all.get(stage.first + len(self._fused))
+        self._take_all = self._hooks.take_all.get(stage.first + len(self._fused))
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class StepChain:
             if read_failure is not None:
                 self._look_at_waiting()
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
-            for finish in self._context.at_end:
+            for finish in reversed(self._hooks.at_end):  # connected from the back, to be ended from the front
                 finish()
             if self._clock is not None:
                 self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
@@ -267,7 +267,7 @@ class StepChain:
 
     def _look_at_waiting(self) -> None:
         """Check the elements that wait to be copied into a batch. Raise the error of the first one that does not fit."""
-        for look in self._context.at_failure:
+        for look in self._hooks.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:

@@ -146,7 +146,7 @@ def test_the_processor_time_of_quick_reads_is_not_asked_for(clock, monkeypatch):
     """It takes longer than a record in memory. A read that takes longer than usual is looked at the next time."""
     asked = []
     monkeypatch.setattr(spans, "thread_time", lambda: asked.append(None) or 0.0)
-    pace, reads = ReadPace(None), Reads(1, 8, 1e9, lambda count: None)
+    pace, reads = ReadPace(None), Reads(1, 8, 1e9, lambda reads, count: None)
 
     def read(kind):
         """Read 8 records that take so long, and say whether the processor time was asked for."""
@@ -183,7 +183,7 @@ def test_records_that_suddenly_compute_are_found_out_by_the_next_look(clock):
 @pytest.mark.parametrize("front", [1, 3])
 def test_records_that_a_source_returns_as_an_array_are_joined_as_those_of_a_list(front):
     """The front of a span is read in place, and the rest by a reader."""
-    reads = Reads(1, 8, 1e9, lambda count: [reads.work() for _ in range(count)])
+    reads = Reads(1, 8, 1e9, lambda reads, count: [reads.work() for _ in range(count)])
     pace, keys = ReadPace(1), np.arange(4)
     rest = reads.add(Reading(reads, np.copy, keys[front:], pace))
     assert list(InPlace(reads, np.copy, keys[:front], pace, rest).records().records) == [0, 1, 2, 3]
@@ -191,7 +191,7 @@ def test_records_that_a_source_returns_as_an_array_are_joined_as_those_of_a_list
 
 def test_a_thread_whose_records_another_reader_has_begun_is_no_reader_any_more():
     """Else fewer and fewer readers were left, and in the end nobody read."""
-    reads = Reads(2, 8, 1e9, lambda count: None)
+    reads = Reads(2, 8, 1e9, lambda reads, count: None)
     reading = Reading(reads, list, np.arange(4), ReadPace(1, joins=True))
     assert reads.enter(), "another reader is at work"
     reads.add(reading)

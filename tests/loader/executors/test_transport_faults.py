@@ -268,6 +268,7 @@ class StaysOpen(ProcessTransport):
         self.every.append(self)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "test", "error", "match"),
     [

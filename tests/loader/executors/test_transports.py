@@ -16,6 +16,7 @@ from headrace.testing import FakeTransport, FakeWorkerDeath, TransportConformanc
 from headrace.testing.left_over import processes
 
 
+@pytest.mark.slow
 class TestProcesses(TransportConformance):
     """Worker processes."""
 
