@@ -163,7 +163,7 @@ class Context:
     fault: Fault | None = None
 
     def take_hooks(self) -> Hooks:
-        """Return the functions that steps have registered, and forget them: else context and steps would be in a reference cycle."""
+        """Return the registered functions and forget them. Otherwise, context and steps would be in a reference cycle."""
         hooks = Hooks(self.take_all, self.at_end, self.at_failure)
         self.take_all, self.at_end, self.at_failure = {}, [], []
         return hooks
