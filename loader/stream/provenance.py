@@ -113,10 +113,31 @@ class Provenance:
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
+        if self._is_by_input:
+            return self._after_row_of_input(row)
         unit = self._unit(row)
         if not self.open if row + 1 == self.count else self._unit(row + 1) != unit:
             return self._end(unit).then(0)
         return self._at(unit).then(self.before + row + 1 - self._first_row(unit))
+
+    @property
+    def _is_by_input(self) -> bool:
+        """True if each row was made of one earlier row alone, so that the task could have taken fewer or more of them."""
+        return self.leaf is None and self.columns is not None and not self.stage.groups
+
+    def _after_row_of_input(self, row: int) -> Cursor:
+        """Return the cursor after a row that was made of one earlier row. It does not depend on how many a task takes."""
+        assert self.columns is not None, "it was asked before"
+        inputs = self.columns.inputs
+        number = self.first + inputs[row]
+        if not self.columns.open if row + 1 == self.count else inputs[row + 1] != inputs[row]:
+            return self._after_input(number).then(0)
+        before = self._after_input(number - 1) if number else self.start
+        return before.then(row + 1 - bisect_left(inputs, inputs[row]))
+
+    def _after_input(self, number: int) -> Cursor:
+        origin, row = row_at(self.inputs, number)
+        return origin.cursor_after(row)
 
     def _first_row(self, unit: int) -> int:
         """Return the index of the first row that was made of a unit (the inputs of one output)."""
