@@ -224,8 +224,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard, if all shards were at the same step and none
-                had ended. Not for pipelines whose operations drop, multiply or pack records.
+            equal_steps: True restores from the state of any one shard. Pass it only if all shards were at the same step
+                and none had ended, and if each change of the batch size came at the same step on all shards. Not for
+                pipelines whose operations drop, multiply or pack records. Default False.
 
         Raises:
             CheckpointError: if a state is missing, or is from another run or pipeline. The iterator keeps its position.

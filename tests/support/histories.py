@@ -285,19 +285,20 @@ def played(history: History) -> Outcome:
 
 def _played(history: History, world: World) -> Outcome:
     program, account, mix = history.program, Account(history.program), MixInForce(history.program)
-    shards, ended = opened(program, world), False
+    shards, ended, even = opened(program, world), False, True
     changes, refused = 0, list[Refusal]()
     for run in history.runs:
         for name, more in run.appended:
             if name in program.records:
                 world.sizes[name].append(world.sizes[name][-1] + more)
-                account.grow(name, world.sizes[name][-1], joins=program.kind.endswith("now"), looks=True)
+                lead = max(run.steps) * program.shards * (program.batch or 1)
+                account.grow(name, world.sizes[name][-1], joins=program.kind.endswith("now"), looks=True, lead=lead)
         for number, shard in enumerate(shards):
             for element in shard.take(run.steps[number % len(run.steps)]):
                 account.take(element)
         ended |= any(shard.ended for shard in shards)
         states = [shard.iterator.get_state() for shard in shards]
-        equal = len({shard.iterator.step for shard in shards}) == 1 and not ended
+        equal = len({shard.iterator.step for shard in shards}) == 1 and not ended and even
         then = run.then
         wanted = one_change(program, then) if run.way == "live" and equal else {}
         live = wanted and not any(shard.expected for shard in shards)
@@ -318,6 +319,7 @@ def _played(history: History, world: World) -> Outcome:
             for shard, elements in zip(found, lost):
                 shard.expected = elements
         ended &= then.shards == program.shards
+        even = then.shards != program.shards or (even and (equal or then.batch == program.batch))
         account.change(mix.of(then))
         program, shards = then, found
     _finish(program, shards, world, account, mix)

@@ -88,10 +88,11 @@ class Account:
         drawn = any(_may_be_drawn(program, number) for program in allowed)
         assert drawn, f"record {_told(number)} comes at position {position}, where its weight is 0"
 
-    def grow(self, name: str, stop: int, joins: bool = False, looks: bool = False) -> None:
+    def grow(self, name: str, stop: int, joins: bool = False, looks: bool = False, lead: int = 0) -> None:
         """A part has so many records now: they come in epochs that begin later, and, if they join, in the present one.
 
-        `looks`: the run looks for records, so that it may find them later than they are there.
+        `looks`: the run looks for records, so that it may find them later than they are there. `lead`: positions that the
+        fastest shard passes before the next restart. If it stands in the next epoch then, this epoch has begun.
         """
         old = [number for number in self.least if number // APART == NAMES.index(name)]
         if stop <= len(old):
@@ -108,6 +109,8 @@ class Account:
         )  # at least; a fast shard may be in a later one than the counts say
         ahead = self._kind.several_epochs and max(self.at, default=-1) + 1 + slack > begun * epoch
         least = 0 if (looks and self.looked_ahead) or (ahead and self._moved) else least
+        if self._kind.several_epochs and max(self.at, default=-1) + 1 + slack + lead > max(begun, 1) * epoch:
+            least = max(least - 1, 0)
         self._add(name, len(old), stop, (least, min(most, self._epochs)))
 
     def _slack(self) -> int:
