@@ -36,8 +36,8 @@ class StateFile:
     `set_states`.
 
     Args:
-        path: path of the file. Missing folders are created. Only the owner may read the file (mode
-            0600).
+        path: path of the file; `~` at its beginning is the home folder. Missing folders are created. Only the owner
+            may read the file (mode 0600).
 
     Raises:
         CheckpointError: the path is a folder or too long, or is relative and the current folder
@@ -195,7 +195,7 @@ class StateFile:
 
 def _resolved(path: str | os.PathLike[str]) -> Path:
     try:
-        resolved = Path(path).resolve()
+        resolved = Path(path).expanduser().resolve()
         is_folder = resolved.is_dir()
     except FileNotFoundError:
         raise CheckpointError(

@@ -223,6 +223,11 @@ class BudgetBatch(Operation):
                 "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of the records, which "
                 "works in a DataLoader without Filter and FlatMap before BudgetBatch, and in MapDataset.budget_batch."
             )
+        if self.lengths is not None:
+            raise LengthsError(
+                "lengths= of BudgetBatch has no effect in a stream, whose batches are made of windows of its records. Pass it "
+                "in a DataLoader, or to MapDataset.budget_batch(…) before to_iter_dataset(), or leave it out."
+            )
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
         return step.push

@@ -19,7 +19,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         OutputError: the file cannot be written.
     """
     with _output_errors(path):
-        place = Path(path)
+        place = Path(path).expanduser()
         if place.is_dir():
             raise IsADirectoryError("it must be a file, but it is a folder")
         if place.exists() and not place.is_file():

@@ -7,7 +7,7 @@ batches, with one `np.take` for each column and no work per record.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,13 +227,13 @@ class ColumnReader:
 
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
         leaves, self._structure = flatten(columns)
-        self._leaves: list[Any] = leaves
+        self._leaves: list[Any] = list(map(_as_objects, leaves))
         self._names = leaf_names(self._structure)
         self._allocate = allocate
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
-        self._has_texts = any(map(is_text_column, leaves))
-        self._gathers = [isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in leaves]
+        self._has_texts = any(map(is_text_column, self._leaves))
+        self._gathers = [isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in self._leaves]
         self._specs = self._specs_of(self.batch_size)
 
     def _specs_of(self, rows: int) -> tuple[ArraySpec, ...]:
@@ -292,3 +292,34 @@ class ColumnReader:
         names = [self._names[number] for number in plain]
         shared = iter(allocated([specs[number] for number in plain], names, self._allocate))
         return [np.empty(*spec) if spec.dtype.hasobject else next(shared) for spec in specs]
+
+
+class _TextArray:
+    """Array of strings or bytes, one for each record, as a `TextColumn`: batches have them as objects, as batches of rows do.
+
+    Args:
+        column: the array, or a `MixedColumn` of such arrays.
+    """
+
+    is_text: ClassVar[Literal[True]] = True
+    dtype = np.dtype(object)
+
+    def __init__(self, column: Any) -> None:
+        self._column = column
+        self.shape, self.nbytes = column.shape, column.nbytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the values of `keys` as an array of objects, and the position of each in it."""
+        if isinstance(self._column, MixedColumn):
+            values, places = self._column.rows_of(keys)
+            return values.astype(object), places
+        return self._column[keys].astype(object), np.arange(len(keys))
+
+
+def _as_objects(column: Any) -> Any:
+    """Return a column as it is, or as a `_TextArray` if its values are strings or bytes."""
+    is_text = not is_text_column(column) and column.dtype.kind in "US" and len(column.shape) == 1
+    return _TextArray(column) if is_text else column

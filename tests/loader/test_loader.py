@@ -119,6 +119,22 @@ def test_columns_and_records_give_the_same_batches():
         assert one == other
 
 
+@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_columns_of_text_are_batches_of_objects_as_records_of_text_are(kind, worker_count):
+    """So their dtype does not depend on the longest text of a batch; also in a mix. Rows of texts stay arrays."""
+    texts = np.array(["a", "bbb", "", "cc", "d"]).astype(kind)
+    columns = {"text": texts, "x": np.arange(5), "pair": np.stack([texts, texts], axis=1)}
+    records = [{name: column[key] for name, column in columns.items()} for key in range(5)]
+    mixes = [headrace.MapDataset.mix([source, source]).batch(2) for source in (columns, records)]
+    found = [load(source, batch_size=2, num_epochs=1, worker_count=worker_count) for source in (columns, records)]
+    for one, other in (found, mixes):
+        for batch, wanted in zip(one, other, strict=True):
+            assert batch["text"].dtype == wanted["text"].dtype == object
+            assert batch["pair"].dtype == wanted["pair"].dtype == columns["pair"].dtype
+            np.testing.assert_equal(batch, wanted)
+
+
 def test_an_endless_stream_goes_on_over_the_epochs():
     """num_epochs=None never ends, and every epoch has every record once."""
     numbers = list(itertools.islice(load(range(5), shuffle=True, seed=1), 50))

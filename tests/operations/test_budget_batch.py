@@ -525,6 +525,13 @@ def test_a_stream_is_refused_on_several_shards():
         list(MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128))
 
 
+def test_a_stream_refuses_lengths():
+    """They would have no effect, since its batches are made of windows."""
+    stream = MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128, pad_to=(64,), lengths=[1] * len(RECORDS))
+    with pytest.raises(LengthsError, match="no effect in a stream.*before to_iter_dataset"):
+        list(stream)
+
+
 def test_a_trace_tells_the_records_of_a_batch():
     """Planned, and of a stream."""
     planned = batches_of()

@@ -304,3 +304,10 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OutputError, match="a device or a pipe"):
         written(tmp_path / "pipe", b"page")
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    """As in the paths of sources."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written("~/report.html", b"page")
+    assert (tmp_path / "report.html").read_text() == "page"
