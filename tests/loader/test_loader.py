@@ -126,7 +126,8 @@ def test_columns_of_text_are_batches_of_objects_as_records_of_text_are(kind, wor
     texts = np.array(["a", "bbb", "", "cc", "d"]).astype(kind)
     columns = {"text": texts, "x": np.arange(5), "pair": np.stack([texts, texts], axis=1)}
     records = [{name: column[key] for name, column in columns.items()} for key in range(5)]
-    mixes = [headrace.MapDataset.mix([source, source]).batch(2) for source in (columns, records)]
+    datasets = [headrace.MapDataset.source(source) for source in (columns, records)]
+    mixes = [headrace.MapDataset.mix([one, one]).to_iter_dataset().batch(2) for one in datasets]
     found = [load(source, batch_size=2, num_epochs=1, worker_count=worker_count) for source in (columns, records)]
     for one, other in (found, mixes):
         for batch, wanted in zip(one, other, strict=True):
