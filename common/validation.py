@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .messages import a_kind_of, short_repr
 
@@ -97,3 +98,17 @@ def _power(number: int) -> str:
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"
     return str(number)
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """Return a value as an array; for lists of unequal lengths, which NumPy refuses, an array of objects without axes.
+
+    >>> as_array([1, 2]).shape, as_array([[1], [2, 3]]).dtype
+    ((2,), dtype('O'))
+    """
+    try:
+        return np.asarray(value)
+    except ValueError:
+        found = np.empty((), object)
+        found[()] = value
+        return found

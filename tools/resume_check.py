@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import io
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, TypeAlias
@@ -83,6 +83,10 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     ResumeReport(steps=5, resumed=5, worker_counts=(0,))
     """
     steps = whole_number("steps", steps, 1, None, "the number of elements to test with")
+    if not isinstance(worker_counts, Iterable):
+        raise TypeError(
+            f"worker_counts={short_repr(worker_counts)} is not a list. Pass a list of numbers of workers, [0, 2]."
+        )
     counts = tuple(
         whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
     )

@@ -528,7 +528,7 @@ def test_a_stream_is_refused_on_several_shards():
 def test_a_stream_refuses_lengths():
     """They would have no effect, since its batches are made of windows."""
     stream = MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128, pad_to=(64,), lengths=[1] * len(RECORDS))
-    with pytest.raises(LengthsError, match="no effect in a stream.*before to_iter_dataset"):
+    with pytest.raises(LengthsError, match=r"no effect in a stream.*before to_iter_dataset"):
         list(stream)
 
 

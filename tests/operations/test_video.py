@@ -266,6 +266,8 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
         (lambda: DecodeVideo(frames=-121), {}, "Pass numbers from -120 to 119"),
         (lambda: DecodeVideo(frames=[1.5]), {}, r"frames=\[1.5\] are not numbers of frames"),
         (lambda: DecodeVideo(frames=[]), {}, "at least one"),
+        (lambda: DecodeVideo(frames=[[1], [2, 3]]), {}, r"frames=\[\[1\], \[2, 3\]\] are not numbers of frames"),
+        (lambda: DecodeVideo(times=[[0.1], [0.2, 0.3]]), {}, r"times=\[\[0.1\], \[0.2, 0.3\]\] are not times"),
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
         (lambda: DecodeVideo(times=-0.1), {}, "but the one at -0.1 s"),
         (lambda: DecodeVideo(times=["a"]), {}, "are not times"),

@@ -228,3 +228,9 @@ def test_chains_are_checked_as_loaders_are():
         check_resume(forgetful, worker_counts=[0])
     with pytest.raises(NotDeterministicError, match="one by one"):
         check_resume(headrace.IterDataset.mix([forgetful.to_iter_dataset()]), worker_counts=[0])
+
+
+def test_a_single_number_of_workers_is_refused():
+    """With what to pass."""
+    with pytest.raises(TypeError, match=r"worker_counts=2 is not a list\. Pass a list of numbers of workers"):
+        check_resume(_opened(), worker_counts=2)
