@@ -70,7 +70,12 @@ def _with_order(states: Sequence[LoaderState], order: SavedOrder) -> list[Loader
 
 
 def _lasting(order: Values) -> Values:
-    return {name: value for name, value in order.items() if name != "shapes"}
+    return {name: value for name, value in without_epochs(order).items() if name != "shapes"}
+
+
+def without_epochs(order: Values) -> Values:
+    """Return the values of an order except the number of its epochs, on which the plan of an epoch does not depend."""
+    return {name: value for name, value in order.items() if name != "epochs"}
 
 
 def _with_source(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:

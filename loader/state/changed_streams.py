@@ -20,7 +20,7 @@ from ..plan.cursor import Cursor
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from .changed_plans import with_plan
+from .changed_plans import with_plan, without_epochs
 from .changed_records import migrate_records
 from .changed_weights import is_within, migrate_weights
 from .leftover import Run
@@ -103,7 +103,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.history.shards)
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
-        if leaf.of_several and saved != planned:
+        if leaf.of_several and without_epochs(saved) != without_epochs(planned):
             raise CheckpointError(
                 "batches or packed rows are planned from lengths, and this plan differs from that of the state, so records "
                 "would come twice or never. Restore with the former sampler (seed, num_epochs), records, lengths, window= and "

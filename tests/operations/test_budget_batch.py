@@ -591,6 +591,25 @@ def test_another_budget_between_two_epochs_is_taken():
     assert ids(list(next(other))) == ids(first)
 
 
+@pytest.mark.parametrize(("former", "present"), [(1, 3), (3, 2), (2, None), (None, 2)])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_another_number_of_epochs_is_taken_as_of_other_orders(former, present, shards):
+    """The plan of an epoch does not depend on it. The stream is the one of the new number; `strict` refuses it."""
+    states, expected = [], []
+    for shard in range(2):
+        iterator = iter(batches_of(num_epochs=former, shard=(shard, 2)))
+        expected += islice(iterator, 2)
+        states.append(iterator.get_state())
+    with pytest.raises(CheckpointError, match=f"epochs {former} → {present}"):
+        iter(batches_of(num_epochs=present)).set_states(states)
+    for shard in range(shards):
+        iterator = iter(batches_of(num_epochs=present, shard=(shard, shards)))
+        iterator.set_states(states, strict=False)
+        expected += islice(iterator, None if present else 40)
+    found = ids(expected)
+    assert found == Counter(dict.fromkeys(range(60), present)) if present else set(found) == {*range(60)}
+
+
 def test_another_budget_begins_with_the_next_window():
     """The window that was begun keeps its batches; `strict` refuses it, and states of the changed run are its own."""
     plain, wide = {"window": 20, "num_epochs": 2}, {"window": 20, "num_epochs": 2, "max_tokens": 256}

@@ -135,7 +135,7 @@ class BudgetOrder(VectorSampler):
     def fingerprint(self) -> dict[str, Any]:
         """The plain values that identify the order."""
         epoch = {} if self.epoch is None else {"epoch": self.epoch}
-        return {**self.identity, "shapes": _shape_pairs(self.windows), **epoch}
+        return {**self.identity, "epochs": self.epochs, "shapes": _shape_pairs(self.windows), **epoch}
 
     @property
     def changes(self) -> Changes:

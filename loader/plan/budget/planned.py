@@ -59,7 +59,10 @@ def planned_batches(
     epoch, epochs = _epochs_of(sampler)
     records = SampledRecords(source, sampler, before)
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
-    batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, sampler.fingerprint)
+    below = dict(sampler.fingerprint)
+    if sampler.facts.same_records and epoch == sampler.epoch_length:  # the plan of an epoch, whatever their number
+        below.pop("epochs", None)
+    batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, below)
     return batches, order, operations[number + 1 :]
 
 
