@@ -309,7 +309,7 @@ class _TextArray:
         self.shape, self.nbytes = column.shape, column.nbytes
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return len(self._column)
 
     def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the values of `keys` as an array of objects, and the position of each in it."""
