@@ -397,4 +397,7 @@ class PooledExecutor(Executor):
 
     def close(self) -> None:
         self._transport.close()
-        self._stalled.clear()
+        # Handles refer to this executor: with them, it would be in a reference cycle, which would keep sources open.
+        self._stalled, self._gathered = [], []
+        self._actions.clear()
+        self._pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)

@@ -223,6 +223,22 @@ def test_records_are_freed_without_the_garbage_collector(pipeline, reading):
     gone(source)
 
 
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_run_with_worker_processes_leaves_no_source(closes):
+    """Also if tasks were under way at the end."""
+    source = Tracked()
+    operations = [Filter(_even), _first, Batch(4)]
+    loader = DataLoader(data_source=source, sampler=IndexSampler(400), operations=operations, worker_count=1)
+    iterator = iter(loader)
+    next(iterator)
+    if closes:
+        iterator.close()
+    del iterator, loader
+    source = weakref.ref(source)
+    gone(source)
+
+
 def _failing(record):
     if int(record[0]) % 5 == 0:
         raise ValueError("a record that fails")
