@@ -228,8 +228,8 @@ class Balance:
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
             shards: number of shards of the run.
-            exact: True if `batch` records make exactly one batch, so that `global_batch` must be
-                `batch * shards`.
+            exact: True if `batch` records make exactly one batch, so that the attribute `global_batch` must be
+                `batch * shards` or None.
 
         Returns:
             the blocks, each of one or several global batches.

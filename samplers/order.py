@@ -117,9 +117,9 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Indices of the shards that still have to read their position in the last level, `k * shards + s` with the largest k.
+        """Indices of the shards that have a position in the last level and have not read it yet.
 
-        The last shards may have no position there.
+        Level k is the positions `k * shards + s` of all shards s. The last level may be incomplete.
         """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]

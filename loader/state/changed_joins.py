@@ -246,9 +246,9 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the description of the last join in a state's identity if it is a mix; else None.
+    """Return the description of a state's last join, if it is a mix; else None.
 
-    Also None if the state has no progress for it.
+    Also return None if the state does not say how far the mix has come.
     """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]

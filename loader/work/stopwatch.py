@@ -178,7 +178,8 @@ class OperationClock:
     def around(self, step: Step, place: int) -> Step:
         """Return a function that calls `step`, and counts the time of the call for one operation.
 
-        The time before the call is counted for the operation before it.
+        The time between the last call and this one is counted for the operation before it; for the first operation of a
+        stage, as time between inputs.
 
         Args:
             step: function that processes an element with the operation.

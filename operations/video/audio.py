@@ -103,7 +103,11 @@ class DecodeAudio(MapTransform):
                 raise VideoError(
                     f"seconds={seconds:g} is less than one sample of {shorten(name)}. Pass a larger number."
                 )
-            raise VideoError(f"{shorten(name)} has no sound at {start:g} s: it ends earlier. Pass a smaller start.")
+            until = "on" if seconds is None else f"to {start + seconds:g} s"
+            raise VideoError(
+                f"{shorten(name)} has no sound from {start:g} s {until}. Pass start= (and seconds=) of a time at which the "
+                "file has sound, or leave the file out."
+            )
         return sound, rate
 
     def _part(self, av: Any, container: Any, start: float, seconds: float | None) -> tuple[Sound, int]:

@@ -88,9 +88,14 @@ def field_of(record: Any, name: str, key: int) -> Any:
     """Return a field of a record; SourceError if it is not a dict with this field."""
     if isinstance(record, Mapping) and name in record:
         return record[name]
-    has = f"has only {first_few(list(record))}" if isinstance(record, Mapping) else f"is {a_kind_of(record)}"
+    if not isinstance(record, Mapping):
+        raise SourceError(
+            f"record {key} is {a_kind_of(record)}, so it has no field {short_repr(name)}. Make all records of both sources "
+            "dicts with this field, for example with MapDataset.map."
+        )
     raise SourceError(
-        f"record {key} has no field {short_repr(name)}: it {has}. Pass on= with a field that all records have."
+        f"record {key} has no field {short_repr(name)}: it has only {first_few(list(record))}. Pass on= with a field that "
+        "all records have."
     )
 
 

@@ -158,7 +158,9 @@ def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
     for source, options in (("one", {}), ("two", {"split": "train"})):
         convert(tmp_path / source, tmp_path / "out" / source, "parquet", **options)
         assert list(headrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
-    with pytest.raises(ConversionError, match=r"has the splits train\. Choose one of them with split="):
+    with pytest.raises(
+        ConversionError, match=r"has no split 'test', but the splits train\. Choose one of them with split="
+    ):
         convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
     types = {"a": datasets.Value("int8"), "b": {"c": datasets.Value("float32")}}
     late = {"a": [None] * 1000 + [7], "b": [{"c": 0.5}] * 1001}

@@ -343,8 +343,10 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
     """No sound, no file of sound, and a time after the end."""
     with pytest.raises(VideoError, match=r"has no sound\. Leave it out"):
         DecodeAudio().map(videos["vp9"])
-    with pytest.raises(VideoError, match=r"has no sound at 9 s: it ends earlier"):
+    with pytest.raises(VideoError, match=r"has no sound from 9 s on\. Pass start="):
         DecodeAudio(start=9.0).map(sounds["wav"])
+    with pytest.raises(VideoError, match=r"has no sound from 9 s to 9\.5 s\. Pass start= \(and seconds=\)"):
+        DecodeAudio(start=9.0, seconds=0.5).map(sounds["wav"])
     (tmp_path / "a.wav").write_bytes(b"no sound")
     with pytest.raises(VideoError, match=r"a\.wav from 0 s on cannot be decoded"):
         DecodeAudio().map(tmp_path / "a.wav")

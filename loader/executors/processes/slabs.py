@@ -269,7 +269,10 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return, only once, the names of other workers' slabs (pieces of memory) sent to this worker and gone since."""
+        """Return the names of other workers' slabs (pieces of memory) that this worker knows, and that were freed since.
+
+        Each name is returned once.
+        """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
