@@ -268,7 +268,11 @@ class Balance:
 
 
 def _check_array(name: str, lengths: Any) -> None:
-    if not np.ndim(lengths):
+    try:
+        is_array = bool(np.ndim(lengths))
+    except ValueError:  # lists of unequal lengths
+        is_array = False
+    if not is_array:
         raise TypeError(
             f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length for each record; "
             "for a mix, a non-empty dict with such an array for each part. Only headrace.load(…, balance=True, "

@@ -55,7 +55,7 @@ class UnreadOrder:
 
     @cached_property
     def length(self) -> int:
-        """Number of positions that are not yet read."""
+        """Number of positions of the order that no shard has read yet."""
         return self._ragged + max(self.total - self.dense_from, 0)
 
     @cached_property

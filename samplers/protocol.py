@@ -267,7 +267,7 @@ class VectorSampler:
         return self
 
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
-        """Return the order of a run, before this program changed it; None if a checkpoint has only a digest of it.
+        """Return the order of a saved run, without the changes of the current program. None if the state has only a digest.
 
         Args:
             saved: the order of that run.

@@ -47,7 +47,7 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None, because this node need not be identified: operations above keep the seeds that they derive."""
+        """None: this node is left out when operations above derive their seeds, so it does not change their random numbers."""
         return None
 
     @property

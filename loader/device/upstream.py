@@ -165,7 +165,10 @@ class Upstream:
             close()
 
     def way_out(self) -> None:
-        """At the end of the reader thread, close the iterator or move it back, if no other thread will do that."""
+        """Close the iterator, or move it back to the user's position. Called at the end of the reader thread.
+
+        Does nothing if the feeder is still in use and made the iterator itself.
+        """
         if self.gone or not self._owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
                 self.leave()

@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows in a task that reads rows: the inputs of one output; `MIN_SPAN` if no operation groups."""
+        """Number of rows that a task on rows gets: as many as make one output; `MIN_SPAN` if no operation groups rows."""
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:

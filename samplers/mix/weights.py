@@ -169,8 +169,8 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, a dict "
-            "with a number for each part, or a schedule, [(0, {…}), (10_000, {…})]."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a dict with a number for each "
+            "part. A new mix also takes a schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
         raise ValueError(

@@ -349,7 +349,16 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
 
 
 def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str) -> int:
-    """Return the number of rows, after a check that all arrays have rows, and the same number of them."""
+    """Return the number of rows of a file's arrays.
+
+    Args:
+        layout: name, dtype and shape of each array.
+        path: path of the file, for messages.
+
+    Raises:
+        ValueError: an array is a single value, or the arrays have unequal numbers of rows.
+        NoRecordsError: the arrays have no rows.
+    """
     for name, _, shape in layout:
         if not shape:
             raise ValueError(

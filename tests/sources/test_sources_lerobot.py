@@ -184,7 +184,7 @@ def test_fingerprints_name_what_changes_the_records():
         (
             {"delta_timestamps": {"action": [2.0]}, "pad": False},
             ValueError,
-            r"no episode has all frames from \+0 to \+20",
+            r"no episode is long enough for offsets from \+0 to \+20 frames",
         ),
         ({"pad": "wrap"}, ValueError, r'pad=\'wrap\' is not supported. Pass "edge", "zero" or False'),
     ],

@@ -142,7 +142,10 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task on rows of `blocks` to the current executor. If the search's next step is due, do it first."""
+        """Submit a task on rows of `blocks` to the current executor.
+
+        First, if it is time for that, continue the search for the best number of workers.
+        """
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)

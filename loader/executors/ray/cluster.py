@@ -324,7 +324,10 @@ class Cluster:
 
     @staticmethod
     def lost_by(error: Exception) -> str | None:
-        """Return the id of the node whose end ended a worker; "" if Ray does not name it; None if only the worker ended."""
+        """Return the id of the node that died, if an error says that a worker ended with its node.
+
+        Return "" if the error does not name the node, and None if only the worker ended.
+        """
         found = _NODE_DIED.search(str(error))
         return found and (found[1] or "")
 

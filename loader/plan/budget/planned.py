@@ -165,8 +165,8 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
                 f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} before it "
-                "changes the number of elements. Read a headrace.Subset in place of a Filter. Or, on a single shard, leave "
-                "lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
+                "changes the number or the order of elements. Read a headrace.Subset in place of a Filter. Or, on a single "
+                "shard, leave lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
             )
     return lengths_of(source, operation.lengths)
 
