@@ -151,7 +151,7 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
 
     Raises:
         LengthsError: `lengths=` is given, and there is a mix, or an operation before the batches
-            changes the number of elements; or the lengths are invalid.
+            changes the number or the order of elements; or the lengths are invalid.
     """
     if operation.lengths is None:
         own = None if before or sampler.facts.parts else facts_of(source).lengths()
