@@ -133,7 +133,7 @@ class UnreadOrder:
 
     @cached_property
     def _served(self) -> Positions:
-        """Indices of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
+        """Indices of shards, in two lists one after the other: all shards, those that have read least first; then `_last`.
 
         Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """

@@ -64,9 +64,9 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
 
 
 def matches(left: Digests, right: Digests) -> Int64s:
-    """Return the place in `right` of the digest that is equal to each digest of `left`, `int64[n]`; -1 if there is none.
+    """Return, for each digest of `left`, the index of an equal digest in `right`, `int64[n]`; -1 if there is none.
 
-    Of equal digests in `right`, one is taken; see `double`.
+    The digest of None is equal to none. If `right` has several equal digests, one of them is taken.
     """
     ordered, order = _sorted(right)
     places = np.minimum(np.searchsorted(ordered, _texts(left)), len(ordered) - 1)

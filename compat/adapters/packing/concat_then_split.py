@@ -177,8 +177,8 @@ class ConcatThenSplitIterDataset(Packing):
             found = sorted(features, key=str) if isinstance(features, Mapping) else type(features).__name__
             raise PackError(
                 f"Parent element has structure {shorten(found, 120)}, but length_struct has the names "
-                f"{shorten(sorted(names), 120)}. Make each element a dict with exactly these features, with map(…) before the packing, or change "
-                "length_struct."
+                f"{shorten(sorted(names), 120)}. Make each element a dict with exactly these features, with map(…) before "
+                "the packing, or change length_struct."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)
