@@ -236,7 +236,10 @@ _DTYPES = {
 
 
 def _array_decoder(dtype: str = "", shape: str = "") -> Decoder:
-    """Return the decoder of arrays. A dtype or shape that is not given is in the bytes of each array."""
+    """Return the decoder of arrays of a dtype, such as "int32", and a shape, such as "2,3".
+
+    If one of them is empty, the bytes of each array contain it.
+    """
     fixed = tuple(map(int, shape.split(","))) if shape else None
 
     def decode(data: bytes) -> Any:

@@ -76,9 +76,9 @@ class UnreadOrder:
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound of the unread positions at `index` and all later indices.
+        """Return a number that is at most the unread position at `index`, and at most those at all later indices.
 
-        Index 0 is the first position not yet read.
+        Index 0 stands for the first position that was not read yet, index 1 for the second.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards

@@ -213,9 +213,9 @@ class _LastBatch(NamedTuple):
 
 
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
-    """Return facts about the last `Batch` of a pipeline; None if it does not decide the number of rows, or if there is none.
+    """Return facts about the last `Batch` of a pipeline. None if there is none, or if it does not decide the number of rows.
 
-    It does not if a later operation makes several elements or none from a batch.
+    It does not if a later operation splits or regroups batches, or if streams are joined after it.
     """
     if pipeline.top.stage is None:
         return None

@@ -41,7 +41,7 @@ class History:
         return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
 
     def leaf(self, number: int) -> History:
-        """Return the history of the leaf at index `number`, for a pipeline that has only this leaf."""
+        """Return the part of this history about the leaf at index `number`: the history of a pipeline with only this leaf."""
         return History(self.shards[number : number + 1], self.orders[number : number + 1])
 
     def with_history_of(self, number: int, leaf: History) -> History:

@@ -122,7 +122,7 @@ class Worker:
             self.busy = None
 
     def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
-        """Return the operations of a task, and what makes its batches from columns; None if columns cannot make them."""
+        """Return the operations of a task, and the object that makes its batches from columns; None if that is impossible."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None

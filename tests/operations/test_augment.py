@@ -293,7 +293,8 @@ def test_cutmix_labels_are_shares_of_the_area():
 
 
 def test_labels_may_be_shares_already():
-    """As an operation before made them: MixUp after CutMix."""
+    """As an operation before made them: MixUp after CutMix. `alpha` may be any real number."""
+    assert repr(MixUp(np.float32(0.5))) == repr(MixUp(0.5))
     found = MixUp().random_map(CutMix(num_classes=3).random_map(BATCH, rng(1)), rng(2))
     np.testing.assert_allclose(found["label"].sum(axis=1), 1, atol=1e-6)
 

@@ -31,7 +31,7 @@ class PackAndBatchOperation(Generic[T]):
         max_sequences_per_bin: maximal number of elements in a row; None for no limit.
 
     Raises:
-        ValueError: if a number is not positive.
+        ValueError: if `batch_size` or `max_sequences_per_bin` is not positive.
         PackError: while iterating, if an element is longer than a row.
     """
 

@@ -200,7 +200,7 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait, between tasks, until a worker is ready. Until then the current executor continues to work."""
+        """Return when a worker is ready. Until then, the executor that is in use runs the tasks; this looks between them."""
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now

@@ -161,7 +161,7 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return two numbers of records, for reading without a waiting worker: how many may begin now, and the limit.
+        """Return how many records may begin to be read although no worker waits for them, and the limit of this number.
 
         The limit is the largest number that may be read in advance at a time.
         """
