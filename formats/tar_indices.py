@@ -100,7 +100,9 @@ def _of_dali(content: bytes) -> Iterator[Member]:
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
-            raise ValueError("names of members in the .idx file must have no spaces")
+            raise ValueError(
+                "each member must have 4 words in a line of the .idx file, so its name must have no spaces"
+            )
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")
 

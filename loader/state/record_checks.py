@@ -144,7 +144,10 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def inside_a_window_of_growing() -> CheckpointError:
-    """Return an error for a mix of growing sources that changed inside a window: shards would not look alike for records."""
+    """Return an error for a mix of growing sources that changed inside a window.
+
+    Inside a window, the shards would not check for appended records at the same places.
+    """
     return CheckpointError(
         "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
         "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "

@@ -106,9 +106,10 @@ def _margins_of(padding: Any) -> tuple[int, int, int, int]:
     """Return (left, top, right, bottom) of the argument `padding`.
 
     Raises:
-        ValueError: it is not 1, 2 or 4 integers of 0 or more.
+        ValueError: it does not have 1, 2 or 4 numbers, or one is below 0.
+        TypeError: a number is not an integer.
     """
-    numbers = (padding,) if isinstance(padding, int) else tuple(padding)
+    numbers = tuple(padding) if hasattr(padding, "__iter__") else (padding,)
     if len(numbers) not in (1, 2, 4):
         raise ValueError(
             f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass one integer, (left and "

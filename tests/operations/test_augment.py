@@ -354,6 +354,9 @@ def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count
 )
 def test_arguments_are_checked(make, text):
     """When the operation is made; the message has the value."""
+    with pytest.raises(TypeError, match=r"padding=1\.5 is a float\. Pass a number of pixels"):
+        Pad(1.5)
+    np.testing.assert_array_equal(Pad(np.int64(2)).map(PHOTO), Pad(2).map(PHOTO))
     with pytest.raises(ValueError, match=text):
         make()
 

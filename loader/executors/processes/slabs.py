@@ -137,7 +137,10 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return, only once, the numbers of lent slabs (pieces of memory) whose descriptors must now be sent."""
+        """Return the numbers of lent slabs (pieces of memory) whose descriptors the other process does not have yet.
+
+        Each number is returned once.
+        """
         introduced, self._introduced = self._introduced, []
         return introduced
 
