@@ -76,7 +76,9 @@ def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[Tar
 def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
-        raise TypeError(f"each shard must be a dict with url and nsamples, not {short_repr(told)}")
+        raise TypeError(
+            f"each shard must be a dict with a text as url and an integer as nsamples, not {short_repr(told)}"
+        )
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
     return TarShard(url if whole else folder[0] + folder[1] + url, samples)

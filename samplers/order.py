@@ -202,7 +202,7 @@ class Without:
 
     @property
     def dense_index(self) -> int:
-        """Index, among the positions outside the ranges, of the first position after all ranges."""
+        """Number of positions before the end of the last range that lie in none of the ranges."""
         return int(self._starts[-1])
 
     @property

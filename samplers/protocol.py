@@ -335,7 +335,7 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return an equal order whose number of records can change: it gives the same record at each position.
+        """Return an order that gives the same record at each position, and to which records can be appended.
 
         Return None if there is no such order.
         """

@@ -339,9 +339,9 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | Non
 
 
 def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change again, and how many records of each order come before it.
+    """Return the first position at which orders may change once more, and how many records of each order come before it.
 
-    This is the first position that no shard has read and that comes after the last change of every order.
+    No shard has read this position, and the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name "" (`ONLY`).

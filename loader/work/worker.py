@@ -306,7 +306,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return the connected operations of a stage for a task; for some tasks, those that time each operation."""
+        """Return a stage's connected operations for a task. For some tasks, they also measure the time of each operation."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 

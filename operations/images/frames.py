@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -87,7 +88,7 @@ class Pad(OnImages, MapTransform):
     ) -> None:
         super().__init__()
         self._margins, self._key = _margins_of(padding), key
-        self._fill = fill if isinstance(fill, (int, float)) else tuple(fill)
+        self._fill = fill if isinstance(fill, Real) else tuple(fill)
         self._mode = one_of("mode", mode, *_MODES)
 
     def map(self, element: Any) -> Any:

@@ -240,7 +240,7 @@ class ChunkedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records; digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
+        """Class, number of records, and digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
         return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
 
     def close(self) -> None:
