@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.costs import length_of_value
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import first_few, remedy_for, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import LengthsError, NoRecordsError, SourceError
 from ..facts import SourceFacts
@@ -149,9 +149,11 @@ class ChunkedSource:
         except SourceError:  # the file cannot be opened again
             raise
         except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+            otherwise = "Check the file, or write it again"
             raise SourceError(
                 f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it: {shorten(error)}. Check the file, or write it again."
+                f"record that was read with it: {shorten(error)}. "
+                f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
             ) from error
         return found
 
