@@ -48,7 +48,7 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than belong to it. False shows a damaged state."""
+        """True if no shard has delivered more positions than it has. If False, the state is damaged."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())

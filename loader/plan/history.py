@@ -62,7 +62,7 @@ class History:
 
     @cached_property
     def json(self) -> str:
-        """The JSON text for a state; "" if nothing has happened."""
+        """This history as the JSON text that a state stores; "" if the history is empty."""
         orders = [
             [leaf, position, values, *([] if part is None else [part])]
             for leaf, changes in enumerate(self.orders)
