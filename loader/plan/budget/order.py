@@ -295,8 +295,7 @@ class BudgetOrder(VectorSampler):
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
 
-        It describes the first window (records that are batched together) that some shard has not read to its end: how far
-        each shard of each run has come in it.
+        It says how far each shard of each run has come in the first window that some shard has not read to its end.
 
         Raises:
             CheckpointError: a step is after the end.
