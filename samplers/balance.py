@@ -242,8 +242,8 @@ class Balance:
             raise ValueError(
                 "balance= needs to know how many records of the source make a batch, but there is no batch, or a "
                 "Filter, FlatMap, mix or other operation before it changes the number of elements. Pass Balance(…, "
-                "global_batch=…), the records in a batch of all shards; without a batch, you can add "
-                "headrace.Batch(…) (load: batch_size=)."
+                "global_batch=…), the number of records in a batch of all shards; or, if there is no batch, add "
+                "headrace.Batch(…), or pass load(batch_size=)."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(
