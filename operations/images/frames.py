@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ...common.messages import short_repr
-from ...common.validation import one_of, whole_number
+from ...common.validation import NUMBERS, one_of, whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
 from .library import Images, OnImages, checked
@@ -88,7 +87,7 @@ class Pad(OnImages, MapTransform):
     ) -> None:
         super().__init__()
         self._margins, self._key = _margins_of(padding), key
-        self._fill = fill if isinstance(fill, Real) else tuple(fill)
+        self._fill = fill if isinstance(fill, NUMBERS) else tuple(fill)
         self._mode = one_of("mode", mode, *_MODES)
 
     def map(self, element: Any) -> Any:

@@ -271,6 +271,8 @@ def test_wrong_elements_are_named(videos, make, element, text):
         (lambda: DecodeAudio(channels=3), "channels=3"),
         (lambda: DecodeAudio(rate=0), "rate=0"),
         (lambda: DecodeAudio(start=-1.0), "start=-1.0 is not a time"),
+        (lambda: DecodeAudio(start=np.float32(-1)), "start=.* is not a time"),
+        (lambda: DecodeAudio(seconds=[1.0]), r"seconds=\[1.0\] is not a time"),
     ],
 )
 def test_arguments_are_checked(make, text):
@@ -354,3 +356,8 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
         DecodeAudio().map({"video": 1})
     with pytest.raises(VideoError, match="no key 'start'"):
         DecodeAudio(start="start").map({"audio": sounds["wav"]})
+    for wrong in (-1.0, float("nan"), "soon", [1.0, 2.0]):
+        with pytest.raises(
+            VideoError, match=r"the element has .* as 'start', which is not a time\. Change it to seconds"
+        ):
+            DecodeAudio(start="start").map({"audio": sounds["wav"], "start": wrong})
