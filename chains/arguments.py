@@ -112,7 +112,10 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
         TypeError: if the indices are not integers, or not one-dimensional.
         IndexError: if an index does not fit 64 bits.
     """
-    array = np.asarray(indices)
+    try:
+        array = np.asarray(indices)
+    except ValueError:  # lists of unequal lengths
+        array = np.empty((1, 1), object)
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:

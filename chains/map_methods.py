@@ -105,7 +105,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Raises:
             SeedError: if `seed` is None and there is no earlier `seed()`.
-            ValueError: if `window_size` is not positive, or the dataset is endless.
+            TypeError: if a number is not an int.
+            ValueError: if `window_size` is not positive, the seed is outside its range, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).window_shuffle(3, seed=0))

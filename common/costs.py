@@ -235,7 +235,8 @@ def length_of_field(content: Any, name: str, record: int) -> int:
             has_no_fields = "has no fields" if isinstance(value, Mapping) else f"is {a_kind_of(value)}"
             what_it_has = f"has {first_few([*fields])}" if fields else has_no_fields
             raise LengthsError(
-                f"record {record} has no field {short_repr(name)}: {owner} {what_it_has}. Name a field that all records have."
+                f"record {record} has no field {short_repr(name)}: {owner} {what_it_has}. Name a field that all records "
+                "have; or, in Python, pass a function of a record."
             )
         value, parent = fields[part], f"{parent}/{part}".lstrip("/")
     return length_of_value(value, record)

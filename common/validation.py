@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from .messages import a_kind_of, short_repr
 
+NUMBERS = (int, float, np.integer, np.floating)
+"""Types of one real number."""
+
 
 def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
     """Return `value` as an int, after checking that it is a whole number in `[low, high]`.

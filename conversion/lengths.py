@@ -108,7 +108,7 @@ def _field(name: str, element: Any, key: int) -> int:
 
 
 def _by(function: Callable[[Any], Any], element: Any, key: int) -> int:
-    return as_length(function(element), key)
+    return function(element, key) if isinstance(function, _ConvertedField) else as_length(function(element), key)
 
 
 LENGTHS = f"lengths{SUFFIX}"
@@ -152,11 +152,11 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
 
 
 class _ConvertedField:
-    """Function that takes a record of bytes, i.e. JSON or an example, and returns the length of one of its fields."""
+    """Function of a record of bytes (JSON or an example) and its key, which returns the length of one of its fields."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, record: bytes) -> int:
+    def __call__(self, record: bytes, key: int) -> int:
         is_json = record.lstrip()[:1] in (b"{", b"[")
-        return length_of_field(json.loads(record) if is_json else decode_example(record), self.name, -1)
+        return length_of_field(json.loads(record) if is_json else decode_example(record), self.name, key)

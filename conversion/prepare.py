@@ -176,7 +176,7 @@ def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_chang
 
 
 def _begins(records: Iterator[Any]) -> list[Any]:
-    """Return the first records. Long values are cut; what remains shows their type."""
+    """Return the first records, with long arrays cut off: enough to find the types of the values."""
     return [
         {name: _begin(value) for name, value in record.items()}
         if isinstance(record, dict)

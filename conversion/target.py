@@ -245,7 +245,7 @@ class LocalTarget(Target):
             raise self._not_writable(error) from error
         if not is_folder:
             raise ConversionError(
-                f"the target {shorten(self.path)} is a file, not a folder. Pass a folder, or a name that does not "
+                f"the target {shorten(self.path)} exists and is not a folder. Pass a folder, or a name that does not "
                 "exist yet."
             )
 

@@ -239,9 +239,10 @@ class SparseType:
         if len(stored) == axes and all(len(each) == count for each in stored):
             return np.stack(stored)
         raise SourceError(
-            f"feature {short_repr(name)}: {short_repr(self._values_name)} has {count} values, but the number of indices "
-            f"in {short_repr(list(self._indices_names))} is {shorten([len(each) for each in stored])}, not one for each "
-            f"value and each of the {axes} axes. Correct indices= or shape= of SparseFeature, or write the record again."
+            f"feature {short_repr(name)}: {short_repr(self._values_name)} has {count} values, which need {count} indices for "
+            f"each of the {axes} axes. But {short_repr(list(self._indices_names))} has "
+            f"{shorten([len(each) for each in stored])} indices. Correct indices= or shape= of SparseFeature, or write the "
+            "record again."
         )
 
     def _check(self, name: str, places: npt.NDArray[np.int64], shape: tuple[int, ...]) -> None:

@@ -99,7 +99,9 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
     told, where = values["shards"][number], f"shard {number}"
     version = values.get("version") if not isinstance(told, dict) else told.get("version", values.get("version"))
     if (_value(told, "format", str, where), version) != ("mds", 2):
-        raise ValueError(f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}")
+        raise ValueError(
+            f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, not 'mds' and 2"
+        )
     file, compression = _value(told, "raw_data", dict, where), ""
     nbytes = _number(file, "bytes", where)
     path = os.path.join(folder, _value(file, "basename", str, where))
@@ -234,7 +236,10 @@ _DTYPES = {
 
 
 def _array_decoder(dtype: str = "", shape: str = "") -> Decoder:
-    """Return the decoder of arrays. A dtype or shape that is not given is in the bytes of each array."""
+    """Return the decoder of arrays of a dtype, such as "int32", and a shape, such as "2,3".
+
+    If one of them is empty, the bytes of each array contain it.
+    """
     fixed = tuple(map(int, shape.split(","))) if shape else None
 
     def decode(data: bytes) -> Any:

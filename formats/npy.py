@@ -39,7 +39,7 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"version {'.'.join(map(str, version))} of the .npy format is unknown")
     size = int.from_bytes(file.read(4), "little")
     if size > MOST_BYTES:
-        raise ValueError(f"the header has {size:,} bytes, more than {MOST_BYTES:,}")
+        raise ValueError(f"the header has {size:,} bytes, and at most {MOST_BYTES:,} are read")
     text = file.read(size)
     try:
         said = ast.literal_eval(text.decode())

@@ -76,7 +76,9 @@ def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[Tar
 def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
-        raise TypeError(f"each shard must be a dict with url and nsamples, not {short_repr(told)}")
+        raise TypeError(
+            f"each shard must be a dict with a text as url and an integer as nsamples, not {short_repr(told)}"
+        )
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
     return TarShard(url if whole else folder[0] + folder[1] + url, samples)
@@ -100,7 +102,9 @@ def _of_dali(content: bytes) -> Iterator[Member]:
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
-            raise ValueError("names of members in the .idx file must have no spaces")
+            raise ValueError(
+                "each member must have 4 words in a line of the .idx file, so its name must have no spaces"
+            )
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")
 

@@ -107,7 +107,7 @@ def tables(results: dict[str, Any]) -> str:
     lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LOADERS.values() if one.stateless]
     lines += [
         "",
-        "The next table lists the cells that are not “ok”, “restart” or “–”, with what the test program found:",
+        "The next table says what the test program found for each result above that is not “ok”, “restart” or “–”:",
         "",
     ]
     lines += ["| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]

@@ -66,7 +66,7 @@ def _own() -> float:
 
 
 def memory() -> tuple[int, int] | None:
-    """Return bytes of memory: of this process, and of all processes that it started together; None if they are unknown."""
+    """Return the bytes of memory of this process, and the sum over the processes that it started; None if unknown."""
     try:
         own, others = _bytes_of(os.getpid()), 0
         for child in started_by(os.getpid()):

@@ -228,8 +228,8 @@ class Balance:
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
             shards: number of shards of the run.
-            exact: True if `batch` records make exactly one batch, so that `global_batch` must be
-                `batch * shards`.
+            exact: True if `batch` records make exactly one batch, so that the attribute `global_batch` must be
+                `batch * shards` or None.
 
         Returns:
             the blocks, each of one or several global batches.
@@ -242,8 +242,8 @@ class Balance:
             raise ValueError(
                 "balance= needs to know how many records of the source make a batch, but there is no batch, or a "
                 "Filter, FlatMap, mix or other operation before it changes the number of elements. Pass Balance(…, "
-                "global_batch=…), the records in a batch of all shards; without a batch, you can add "
-                "headrace.Batch(…) (load: batch_size=)."
+                "global_batch=…), the number of records in a batch of all shards; or, if there is no batch, add "
+                "headrace.Batch(…), or pass load(batch_size=)."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(
@@ -268,7 +268,11 @@ class Balance:
 
 
 def _check_array(name: str, lengths: Any) -> None:
-    if not np.ndim(lengths):
+    try:
+        is_array = bool(np.ndim(lengths))
+    except ValueError:  # lists of unequal lengths
+        is_array = False
+    if not is_array:
         raise TypeError(
             f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length for each record; "
             "for a mix, a non-empty dict with such an array for each part. Only headrace.load(…, balance=True, "

@@ -221,7 +221,8 @@ class BlockOrder:
     def _rest_begins(self, epochs: Numbers) -> Numbers:
         """Return, for each epoch `int64[n]`, the index within the epoch `int64[n]` at which the rest begins.
 
-        The rest is the blocks that cannot be divided evenly over the lanes.
+        The rest is the blocks that are left if each lane gets the same number of whole blocks. Lanes are parts of an order
+        that have blocks of their own.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)

@@ -48,14 +48,14 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than belong to it. False shows a damaged state."""
+        """True if no shard has delivered more positions than it has. If False, the state is damaged."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @cached_property
     def length(self) -> int:
-        """Number of positions that are not yet read."""
+        """Number of positions of the order that no shard has read yet."""
         return self._ragged + max(self.total - self.dense_from, 0)
 
     @cached_property
@@ -76,9 +76,9 @@ class UnreadOrder:
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower bound of the unread positions at `index` and all later indices.
+        """Return a number that is at most the unread position at `index`, and at most those at all later indices.
 
-        Index 0 is the first position not yet read.
+        Index 0 stands for the first position that was not read yet, index 1 for the second.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
@@ -117,9 +117,9 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Indices of the shards that still have to read their position in the last level, `k * shards + s` with the largest k.
+        """Indices of the shards that have a position in the last level and have not read it yet.
 
-        The last shards may have no position there.
+        Level k is the positions `k * shards + s` of all shards s. The last level may be incomplete.
         """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
@@ -133,7 +133,7 @@ class UnreadOrder:
 
     @cached_property
     def _served(self) -> Positions:
-        """Indices of shards, in two lists one after the other: all shards by progress, then the shards in `_last`.
+        """Indices of shards, in two lists one after the other: all shards, those that have read least first; then `_last`.
 
         Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """
@@ -202,7 +202,7 @@ class Without:
 
     @property
     def dense_index(self) -> int:
-        """Index, among the positions outside the ranges, of the first position after all ranges."""
+        """Number of positions before the end of the last range that lie in none of the ranges."""
         return int(self._starts[-1])
 
     @property

@@ -190,8 +190,8 @@ def _blocks(epochs: Positions) -> Iterator[slice]:
     """Divide places (indices within epochs) into slices of at most 16,384 places, and yield the slices.
 
     Args:
-        epochs: `int64[n]`, the epoch of each place. A new slice also begins where the epoch changes,
-            unless epochs are on average shorter than 512 places.
+        epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a new slice also
+            begins where the epoch changes.
     """
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
     cuts = [0, *(ends.tolist() if len(ends) * MIN_RUN <= len(epochs) else ()), len(epochs)]

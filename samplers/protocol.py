@@ -267,7 +267,7 @@ class VectorSampler:
         return self
 
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
-        """Return the order of a run, before this program changed it; None if a checkpoint has only a digest of it.
+        """Return the order of a saved run, without the changes of the current program. None if the state has only a digest.
 
         Args:
             saved: the order of that run.
@@ -335,7 +335,7 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return an equal order whose number of records can change: it gives the same record at each position.
+        """Return an order that gives the same record at each position, and to which records can be appended.
 
         Return None if there is no such order.
         """

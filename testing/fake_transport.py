@@ -201,7 +201,7 @@ class FakeTransport(Transport):
         while not (events := self._taken()):
             if not self._can_step():
                 if until in (None, float("inf")):
-                    raise StuckError("the caller waits for a task that no worker has")
+                    raise StuckError("the executor waits for ever: it waits for a task that it has given to no worker")
                 self.now = until
                 return []
             self._step()

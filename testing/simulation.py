@@ -284,7 +284,7 @@ def _is_due(error: BaseException, step: int, expected: Expected, world: World) -
 
 
 def _restore(iterator: Any, state: bytes) -> None:
-    """Restore a state in an iterator; after an interrupt, again."""
+    """Restore a state in an iterator. If a KeyboardInterrupt comes meanwhile, try again until none comes."""
     while True:
         try:
             iterator.set_state(state)

@@ -80,7 +80,8 @@ class NodeRecords:
 class BudgetLine(Line):
     """A line (source, order and operations for the engine) whose source has planned batches as records.
 
-    The engine can run it repeated, but not reordered in another way.
+    The engine can run it with a repeat after the batches, if no operation merges several batches. It cannot run it with
+    another change of the order, such as a shuffle or a slice.
     """
 
     @property

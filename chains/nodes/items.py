@@ -38,8 +38,9 @@ def applied(node: Node, operation: Operation) -> Node:
     """Make the node that applies an operation to the elements of `node`.
 
     Raises:
-        TypeError: if the operation takes several elements and has no random access.
-        ValueError, LengthsError, PackError: if the result at an index cannot be known.
+        TypeError: if the operation takes several elements, and it is unknown which ones make the element at an index.
+        ValueError, LengthsError, PackError: if the element at an index cannot be known for another reason, such as unknown
+            lengths; or if batches of several shapes would be stacked.
     """
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))

@@ -280,7 +280,7 @@ class Own(OnSeveral):
 
     @property
     def operations(self) -> int:
-        """Number of operations below, plus 1 for the dataset itself."""
+        """Number of operations below this node, plus 1: the user's dataset itself counts as an operation."""
         return int(super().operations) + 1
 
     @property

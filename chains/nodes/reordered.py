@@ -47,7 +47,7 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None, because this node need not be identified: operations above keep the seeds that they derive."""
+        """None: this node is left out when operations above derive their seeds, so it does not change their random numbers."""
         return None
 
     @property
@@ -149,7 +149,7 @@ class LivingElements(Reordered):
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit: it was not asked about records appended later."""
+        """True if a user's function decided which records to omit. It is not called for records appended later."""
         return self.by_function
 
     @classmethod

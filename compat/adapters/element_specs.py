@@ -192,12 +192,12 @@ def _owner_of_output_spec(transform: Any) -> Any:
     """
     teller = transform if hasattr(transform, "output_spec") else transform.function
     if not hasattr(teller, "output_spec"):
-        name = (
-            getattr(teller, "__name__", type(teller).__name__) if teller is not transform else type(transform).__name__
-        )
+        owner = getattr(teller, "__self__", teller)  # of a method
+        name = getattr(owner, "__name__", type(owner).__name__)
         raise ValueError(
-            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` "
-            "method. Define output_spec(self, input_spec)."
+            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` method. Define "
+            "output_spec(self, input_spec) in its class. In place of a plain function, pass an object with __call__ and "
+            "output_spec."
         )
     return teller
 

@@ -51,7 +51,8 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
         )
     if not 0 <= index <= max_index:
         raise ValueError(
-            f"index must be in [0, max_index]: {index} is not in [0, {max_index}]. Pass an index in this range."
+            f"index must be in [0, max_index]: {index} is not in [0, {max_index}]. Pass an index in this range, and a "
+            "max_index of 0 or more."
         )
     return shuffled_one(index, max_index, seed, rounds)
 

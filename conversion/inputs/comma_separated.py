@@ -11,10 +11,10 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, BinaryIO
 
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import short_repr, shorten
 from ...errors import SourceError
 from ..job import OnDamage
 
@@ -90,9 +90,13 @@ def read_records(
     rows = _rows(stream, name)
     columns = _columns(rows, name)
     if columns != list(types):
+        number, (found, first) = next(
+            each for each in enumerate(zip_longest(columns, types), 1) if each[1][0] != each[1][1]
+        )
+        this, that = ("missing" if column is None else short_repr(column) for column in (found, first))
         raise SourceError(
-            f"{shorten(name)} has the columns {first_few(columns)}, but the first file has "
-            f"{first_few(list(types))}. Convert files with different columns in separate conversions."
+            f"{shorten(name)}: column {number} is {this}, but in the first file it is {that}. Convert files with different "
+            "columns in separate conversions."
         )
     convert = [_TYPES[types[column]] for column in columns]
     for line, row in rows:

@@ -115,6 +115,7 @@ def _hugging_face(path: str, split: str | None) -> Any:
         return found
     if split not in found:
         raise ConversionError(
-            f"{shorten(path)} has the splits {first_few(list(found), 8)}. Choose one of them with split= (--split)."
+            f"{shorten(path)} has {'' if split is None else f'no split {short_repr(split)}, but '}the splits "
+            f"{first_few(list(found), 8)}. Choose one of them with split= (--split)."
         )
     return found[split]

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
-from ...common.messages import shorten
+from ...common.messages import remedy_for, shorten
 from ...errors import CutOffError, ExpansionError, NoRecordsError, SourceError
 from ...files.opened import stamp_of
 from ...files.stamps import Stamp, check_unchanged
@@ -179,5 +179,5 @@ def _stamp(path: str, storage: StorageOptions) -> Stamp:
         return stamp_of(path, storage)
     except OSError as error:
         raise SourceError(
-            f"{shorten(path)} cannot be read: {shorten(error)}. Check the path and its permissions."
+            f"{shorten(path)} cannot be read: {shorten(error)}. {remedy_for(error, 'Check the path and its permissions')}."
         ) from error

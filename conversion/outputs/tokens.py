@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import TEXT, a_kind_of, first_few, short_repr, shorten
+from ...common.messages import TEXT, a_kind_of, first_few, remedy_for, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
 from ...sources.tokens.files import integer_dtype
@@ -164,8 +164,8 @@ def _content(path: str) -> str:
         ) from None
     except OSError as error:
         raise ConversionError(
-            f"the tokenizer file {shorten(path)} cannot be read: {shorten(error)}. Check that the path is a file, and its "
-            "permissions."
+            f"the tokenizer file {shorten(path)} cannot be read: {shorten(error)}. "
+            f"{remedy_for(error, 'Check that the path is a file, and its permissions')}."
         ) from error
     except UnicodeError as error:
         raise ConversionError(

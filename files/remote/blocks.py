@@ -195,10 +195,10 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """Wait for a block that another thread or process writes; return `{block: mapping}`.
+        """Wait until another thread or process has written a block, and return `{block: its mapping}`.
 
-        If the other one gave up, this thread fetches the block. The result is {} if the block was removed or damaged
-        meanwhile.
+        If the other thread or process has given up, this thread fetches the block. Return {} if the block was removed
+        or damaged meanwhile.
         """
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:

@@ -28,10 +28,10 @@ class FileStore(Protocol):
     """Protocol of a store. Thread-safe. Each call is one request, except for lists of files."""
 
     def stamp(self, key: str) -> Stamp:
-        """Return the stamp of the file `key`.
+        """Return the stamp (size and version) of the file `key`.
 
         Raises:
-            NoRangesError: only an answer with the whole file can have it.
+            NoRangesError: the server tells the stamp only together with the whole file.
         """
         ...
 

@@ -129,7 +129,7 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run, and leave its iterator where it is. Called when the interpreter ends."""
+        """Stop the run, but do not close or move back the iterator that it reads. Called when the interpreter ends."""
         self._abandoned = True
         self.stop()
 

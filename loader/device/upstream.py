@@ -165,7 +165,10 @@ class Upstream:
             close()
 
     def way_out(self) -> None:
-        """At the end of the reader thread, close the iterator or move it back, if no other thread will do that."""
+        """Close the iterator, or move it back to the user's position. Called at the end of the reader thread.
+
+        Does nothing if the feeder is still in use and made the iterator itself.
+        """
         if self.gone or not self._owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
                 self.leave()
@@ -210,9 +213,9 @@ class _LastBatch(NamedTuple):
 
 
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
-    """Return facts about the last `Batch` of a pipeline; None if it does not decide the number of rows, or if there is none.
+    """Return facts about the last `Batch` of a pipeline. None if there is none, or if it does not decide the number of rows.
 
-    It does not if a later operation makes several elements or none from a batch.
+    It does not if a later operation splits or regroups batches, or if streams are joined after it.
     """
     if pipeline.top.stage is None:
         return None

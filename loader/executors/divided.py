@@ -17,9 +17,10 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """Divide a task into smaller tasks, which are run one by one; return [task] if it cannot be divided.
 
-    Each smaller task has as little work as possible:
+    The smaller tasks:
 
-    * if the task reads positions: the positions from which one output is made;
+    * if the task reads positions: at most 32 ranges of positions, each for one or several outputs. A range with several
+      outputs can be divided further;
     * if it runs on rows that are not grouped: a single row;
     * if it runs on one window of a `Pack` or of batches by budget: one of the window's elements.
     """

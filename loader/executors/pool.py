@@ -360,7 +360,7 @@ class WorkerPool(Generic[J]):
     def _forget(self, worker: int) -> _Worker[J]:
         """Remove a worker, and return what the pool knew about it.
 
-        If fewer workers than wanted would stay, one of the surplus workers, which were to end, stays.
+        If fewer workers than wanted would then remain, one surplus worker that was about to be ended is kept instead.
         """
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)

@@ -183,7 +183,7 @@ class Hanging(NamedTuple):
 
     Attributes:
         worker: number of the worker.
-        hang: the report.
+        hang: what the worker is doing, on which record, and for how long.
     """
 
     worker: int

@@ -41,7 +41,7 @@ class History:
         return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
 
     def leaf(self, number: int) -> History:
-        """Return the history of the leaf at index `number`, for a pipeline that has only this leaf."""
+        """Return the part of this history about the leaf at index `number`: the history of a pipeline with only this leaf."""
         return History(self.shards[number : number + 1], self.orders[number : number + 1])
 
     def with_history_of(self, number: int, leaf: History) -> History:
@@ -62,7 +62,7 @@ class History:
 
     @cached_property
     def json(self) -> str:
-        """The JSON text for a state; "" if nothing has happened."""
+        """This history as the JSON text that a state stores; "" if the history is empty."""
         orders = [
             [leaf, position, values, *([] if part is None else [part])]
             for leaf, changes in enumerate(self.orders)

@@ -47,7 +47,7 @@ class Identity:
 
     @cached_property
     def json(self) -> str:
-        """The JSON text for a state, without empty entries. Text of 16,384 or more characters is compressed: {"packed": …}."""
+        """This identity as JSON text for a state. Text of 16,384 or more characters is compressed: {"packed": …}."""
         text = json_text({name: value for name, value in vars(self).items() if value})
         if len(text) < PACKED_FROM:
             return text

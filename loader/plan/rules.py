@@ -212,8 +212,8 @@ class RunThrough(JoinPolicy):
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "a dataset of your own that has no random access cannot change its number of shards. "
-            "Keep the number of shards."
+            "a dataset that can only be read from its beginning, without random access, cannot change its number of "
+            "shards. Keep the number of shards."
         )
 
     def is_state(self, state: JoinState) -> bool:

@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows in a task that reads rows: the inputs of one output; `MIN_SPAN` if no operation groups."""
+        """Number of rows that a task on rows gets: as many as make one output; `MIN_SPAN` if no operation groups rows."""
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
@@ -177,8 +177,8 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 def span_length(stage: Stage, following: Stage | None) -> int:
     """Return the number of positions that a task reads, for a stage that reads a source.
 
-    If the stage makes batches, the inputs of one output. Else, for single records, the inputs of one
-    output of the next stage that takes its rows, within `[MIN_SPAN, MAX_SPAN]`.
+    If the stage makes batches: as many as make one batch. If it makes single records: as many as the next stage needs
+    for one of its outputs, but at least `MIN_SPAN` and at most `MAX_SPAN`.
 
     Args:
         stage: the stage (operations that run in one task).

@@ -63,18 +63,18 @@ def with_datasets_of_now(
     begun = cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)
     if begun and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
-            "the datasets of a mix changed, and the checkpoint was saved in the middle of records that a batch, Pack or "
-            "window_shuffle after the mix takes together, so random operations would draw other numbers. Keep the "
-            "datasets (weights can change), or restore a checkpoint of another step."
+            "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack or window_shuffle after the mix "
+            "had delivered only a part of its records. Random operations would draw other numbers for the other part. Keep "
+            "the datasets (weights can change), or restore a checkpoint of another step."
         )
     if begun and state.shard[1] > 1 and any(leaf.growth is not None for leaf in pipeline.leaves):
         # This shard would pass over positions up to the end of its window, where others still look for records.
         raise inside_a_window_of_growing()
     if begun and _has_changed(state):
         raise CheckpointError(
-            "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and the checkpoint "
-            "was saved while a Pack or window_shuffle held records back, which would now be others. Restore with the former "
-            "mix, and change it at another step."
+            "weights or datasets of a mix changed, but the checkpoint was saved while a Pack or window_shuffle held records "
+            "back. It would now hold other records, because records were appended or omitted earlier in the run. Restore "
+            "with the former mix, and change it at another step."
         )
     state = dataclasses.replace(
         state, cursor=cursor, history=state.history.by_leaf(moved.by_leaf), marks=moved.marks(state.marks)
@@ -246,9 +246,9 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the description of the last join in a state's identity if it is a mix; else None.
+    """Return the description of a state's last join, if it is a mix; else None.
 
-    Also None if the state has no progress for it.
+    Also return None if the state does not say how far the mix has come.
     """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]

@@ -88,6 +88,7 @@ def _check_between(states: Sequence[LoaderState]) -> None:
         stop > last for state in states for _, stop in state.skipped.present
     ):
         raise CheckpointError(
-            "the shapes of planned batches cannot change while steps are still to be skipped, or inside a group of batches "
-            "that was delivered in part. Restore with the former max_tokens= and pad_to=, and change them at a later step."
+            "the state was saved inside the result of an operation that groups or splits batches of BudgetBatch, or steps that "
+            "loader.skip() leaves out are still to come. At such a step, the shapes of the batches cannot change. Restore with "
+            "the former max_tokens= and pad_to=, and change them at a later step."
         )

@@ -264,7 +264,7 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
 
 
 def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that a growing stream has not ended on any shard of a mix: its order has changed, and it might grow again.
+    """Check that a growing source, whose order has changed, has not ended on any shard of a mix, because it may grow again.
 
     Args:
         pipeline: the pipeline of joined streams.

@@ -198,7 +198,7 @@ class ProgramChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """False: the iterator makes the change only when it reaches the step."""
+        """False: the order and the states do not contain this change until the iterator reaches its step."""
         return False
 
 

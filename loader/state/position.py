@@ -245,12 +245,12 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of elements before the next one, out of those that `len()` counts: without steps left out by `skip()`.
+        """Number of delivered elements, out of the elements that `len()` counts; steps left out by `skip()` do not count.
 
-        If there is no `len()`, all elements count that were delivered, also by earlier runs.
+        If there is no `len()`, the number of all elements that were delivered, also by earlier runs.
 
         Raises:
-            TypeError: it is unknown, because a feeder reads from something other than a `DataLoader`.
+            TypeError: the number is unknown, because a feeder reads from something other than a `DataLoader`.
         """
         return self.here().passed
 

@@ -144,7 +144,10 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def inside_a_window_of_growing() -> CheckpointError:
-    """Return an error for a mix of growing sources that changed inside a window: shards would not look alike for records."""
+    """Return an error for a mix of growing sources that changed inside a window.
+
+    Inside a window, the shards would not check for appended records at the same places.
+    """
     return CheckpointError(
         "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
         "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
@@ -336,9 +339,9 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | Non
 
 
 def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change again, and how many records of each order come before it.
+    """Return the first position at which orders may change once more, and how many records of each order come before it.
 
-    This is the first position that no shard has read and that comes after the last change of every order.
+    No shard has read this position, and the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name "" (`ONLY`).

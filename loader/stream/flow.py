@@ -237,8 +237,8 @@ class Flow:
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
         """Make elements one by one, and yield each with `run`, the `Rows` that contain it, and its index there.
 
-        The caller of `next` makes them: each is made by `units` when it is asked for. Returns the failure if an element
-        cannot be made, else None.
+        `units` makes an element when the generator is asked for it, in the thread that asks. Return the failure if an
+        element cannot be made, else None.
         """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):

@@ -26,8 +26,8 @@ class Horizon(Protocol):
     def advance(self, wait: bool) -> bool:
         """Move `stop` to a later position, by deciding whether records were appended up to there.
 
-        Return True if it was moved (to None, if the order will not change any more); False if that needs waiting and
-        `wait` is False.
+        Return True if it was moved (to None, if the order will not change any more). Return False if `wait` is False, and
+        the decision needs to wait, for example for another shard.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.

@@ -167,11 +167,11 @@ class JoinedRuns:
         return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule of the join how to continue after the end of the input with index `number`.
+        """Ask the rule of the join how to continue after the end of the input with index `number`, and do that.
 
-        If `number` is None, the rule takes no more rows.
+        If `number` is None, the rule takes no more rows, and the join ends.
 
-        Return True if that is settled. Return False if it needs waiting, and `wait` is False. A failure of
+        Return True when this is done. Return False if it must wait for other inputs, and `wait` is False. A failure of
         the rule becomes the end of the join.
         """
         ended = None if number is None else self._inputs[number].ended

@@ -194,7 +194,9 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input of a task, its row in the outermost batch that the task makes; -1 if it makes no batch.
+        """Return, for each input of a task, the row into which it goes in a batch that the task makes; -1 if it makes none.
+
+        If the task makes batches of batches, it is the row in the last batch.
 
         Args:
             places: index of each input among the inputs of its element.

@@ -81,7 +81,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the two longest times that the user spent between two waits, so that `paused` starts from 0."""
+        """Forget the two times of which `paused` is the sum, so that it starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 

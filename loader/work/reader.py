@@ -138,7 +138,7 @@ class Reader:
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
-        """Complete records that were read in advance: read those that could not be read a second time, one by one.
+        """Complete records that were read in advance: read the missing ones, those that could not be read, a second time.
 
         Args:
             span: task on consecutive positions.
@@ -146,7 +146,7 @@ class Reader:
 
         Returns:
             All records and None. If a record cannot be read the second time either, the records before
-            it, and the exception.
+            it (found by reading them one by one), and the exception.
         """
         records = read.records
         for start, stop in read.unread:

@@ -122,7 +122,7 @@ class Worker:
             self.busy = None
 
     def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
-        """Return the operations of a task, and what makes its batches from columns; None if columns cannot make them."""
+        """Return the operations of a task, and the object that makes its batches from columns; None if that is impossible."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -307,7 +307,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return the connected operations of a stage for a task; for some tasks, those that time each operation."""
+        """Return a stage's connected operations for a task. For some tasks, they also measure the time of each operation."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 

@@ -71,10 +71,10 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Raise ValueError if an operation would stack batches of several shapes; else do nothing.
+        """Raise ValueError if an operation would stack these batches although they have several shapes; else do nothing.
 
         Args:
-            by: the operation after the batches.
+            by: the operation that comes after `BudgetBatch`.
         """
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(

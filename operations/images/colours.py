@@ -112,8 +112,8 @@ def coloured(given: Any, operation: str) -> Images:
     images = checked(given, operation)
     if images.shape[-1] not in (1, 3) or images.dtype not in (np.uint8, np.float32, np.float64):
         raise ImageError(
-            f"{operation} takes images of 1 or 3 channels, of uint8 or of floats from 0 to 1, not {images.dtype} with "
-            f"{images.shape[-1]} channels. Convert the images in a map before it."
+            f"{operation} takes images of 1 or 3 channels, of uint8, or of float32 or float64 from 0 to 1, not "
+            f"{images.dtype} with {images.shape[-1]} channels. Convert the images in a map before it."
         )
     return images
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ...common.messages import short_repr
-from ...common.validation import one_of, whole_number
+from ...common.validation import NUMBERS, one_of, whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
 from .library import Images, OnImages, checked
@@ -87,7 +87,7 @@ class Pad(OnImages, MapTransform):
     ) -> None:
         super().__init__()
         self._margins, self._key = _margins_of(padding), key
-        self._fill = fill if isinstance(fill, (int, float)) else tuple(fill)
+        self._fill = fill if isinstance(fill, NUMBERS) else tuple(fill)
         self._mode = one_of("mode", mode, *_MODES)
 
     def map(self, element: Any) -> Any:
@@ -106,9 +106,10 @@ def _margins_of(padding: Any) -> tuple[int, int, int, int]:
     """Return (left, top, right, bottom) of the argument `padding`.
 
     Raises:
-        ValueError: it is not 1, 2 or 4 integers of 0 or more.
+        ValueError: it does not have 1, 2 or 4 numbers, or one is below 0.
+        TypeError: a number is not an integer.
     """
-    numbers = (padding,) if isinstance(padding, int) else tuple(padding)
+    numbers = tuple(padding) if hasattr(padding, "__iter__") else (padding,)
     if len(numbers) not in (1, 2, 4):
         raise ValueError(
             f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass one integer, (left and "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.messages import short_repr
-from ...common.validation import as_array, whole_number
+from ...common.validation import NUMBERS, as_array, whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .library import Images
@@ -25,7 +25,7 @@ class _MixedBatches(RandomMapTransform):
 
     def __init__(self, alpha: float, num_classes: int | None, key: str, label: str) -> None:
         super().__init__()
-        if not isinstance(alpha, (int, float)) or not 0 < alpha < np.inf:
+        if not isinstance(alpha, NUMBERS) or not 0 < alpha < np.inf:
             raise ValueError(f"alpha={short_repr(alpha)} must be a finite number above 0. Pass 0.2 or 1, for example.")
         self._alpha, self._key, self._label = float(alpha), key, label
         if num_classes is not None:

@@ -32,7 +32,7 @@ _TURNS: dict[int, Callable[[Image], Image]] = {
 
 
 def turned(image: Image, orientation: int) -> Image:
-    """Return an image turned and mirrored as its orientation says, as a contiguous array.
+    """Return an image turned and mirrored as its orientation (2 to 8) says; unchanged for 1 and other numbers.
 
     >>> turned(np.array([[[1], [2]]]), 6).tolist()  # one row becomes one column
     [[[1]], [[2]]]

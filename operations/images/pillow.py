@@ -55,7 +55,9 @@ def indices_of(image: Any, turns: bool) -> Image:
         ValueError: the image has colours without a palette, an alpha channel, or more than 8 bits.
     """
     if image.mode not in ("P", "L", "1"):
-        raise ValueError(f'an image of mode {image.mode!r}, which has no palette. Pass palette="colours"')
+        raise ValueError(
+            f'an image of mode {image.mode!r}, and palette="indices" needs mode P, L or 1. Pass palette="colours"'
+        )
     return np.asarray(_turned(image, turns), np.uint8)[:, :, np.newaxis]
 
 
@@ -80,7 +82,7 @@ def frames_of(image: Any, turns: bool, channels: int, deep: bool, max_pixels: in
         image.seek(number)
         frames.append(_frame(_turned(image, turns), channels, deep))
         if frames[-1].shape != frames[0].shape:
-            raise ValueError(f"its frames have the shapes {frames[0].shape} and {frames[-1].shape}")
+            raise ValueError(f"its frames have different shapes, {frames[0].shape} and {frames[-1].shape}")
     return np.stack(frames)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...common.validation import whole_number
+from ...common.validation import NUMBERS, whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .colours import blend, coloured, with_brightness, with_contrast, with_saturation
@@ -55,7 +55,7 @@ class RandAugment(OnImages, RandomMapTransform):
             "num_magnitude_bins", num_magnitude_bins, 2, 1 << 20, "a number of strengths, such as 31"
         )
         self._magnitude = whole_number("magnitude", magnitude, 0, self._bins - 1, "less than num_magnitude_bins")
-        self._fill, self._key = fill if isinstance(fill, (int, float)) else tuple(fill), key
+        self._fill, self._key = fill if isinstance(fill, NUMBERS) else tuple(fill), key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with its image changed.
@@ -103,7 +103,7 @@ def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image
     cv2 = opencv()
     placed = np.array(matrix, np.float64)
     placed[:, 2] += placed[:, :2].sum(axis=1) / 2 - 0.5  # a pixel's centre is at a half, in OpenCV at 0
-    flags, fill = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP, (fill,) * 3 if isinstance(fill, (int, float)) else fill
+    flags, fill = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP, (fill,) * 3 if isinstance(fill, NUMBERS) else fill
     height, width = image.shape[:2]
     return with_channels(cv2.warpAffine(image, placed, (width, height), flags=flags, borderValue=fill))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...common.messages import short_repr
-from ...common.validation import one_of
+from ...common.validation import NUMBERS, one_of
 from ..transforms import RandomMapTransform
 from .library import Images, OnImages, check_libraries, checked, on_frames, opencv, with_channels
 from .sizes import COMPUTED, INTERPOLATIONS, MOST_CHANNELS, Size, resized, size_of
@@ -163,9 +163,7 @@ def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
         pair: its value.
         limit: largest value.
     """
-    is_pair = (
-        isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(bound, (int, float)) for bound in pair)
-    )
+    is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(bound, NUMBERS) for bound in pair)
     low, high = pair if is_pair else (0.0, 0.0)
     if 0 < low <= high <= limit and high < math.inf:
         return float(low), float(high)
@@ -177,6 +175,6 @@ def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
 
 def probability_of(name: str, value: Any) -> float:
     """Return an argument that is a probability, as a float; ValueError if it is not a number from 0 to 1."""
-    if isinstance(value, (int, float)) and 0 <= value <= 1:
+    if isinstance(value, NUMBERS) and 0 <= value <= 1:
         return float(value)
     raise ValueError(f"{name}={short_repr(value)} is not a probability. Pass a number from 0 to 1.")

@@ -178,7 +178,7 @@ class Bins:
             self.put(order, _fullest)
 
     def _put_by_space(self, order: Ints) -> None:
-        """Place pieces as `put_tightly` does, if there is a single leaf.
+        """Place pieces as `put_tightly` does, but faster. Called only if documents have a single packed leaf (array).
 
         Args:
             order: indices of the pieces, in the order in which they are placed.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr, shorten
-from ...common.validation import whole_number
+from ...common.validation import NUMBERS, whole_number
 from ...errors import VideoError
 from ..transforms import MapTransform
 from .opened import file_of, path_of, value_in
@@ -31,7 +31,8 @@ class DecodeAudio(MapTransform):
     Args:
         rate: samples per second of the result. Default: those of the file.
         channels: 1 (the mean of all channels) or 2 (this mean twice, if there are not two). Default: those of the file.
-        start: time in seconds at which to begin, or the key of the time in the element. Default 0.
+        start: time in seconds at which to begin, or the key of the time in the element. Default 0. If the sound begins later,
+            the result begins with its first sample.
         seconds: length in seconds, or the key of the length in the element. Default: up to the end. Sound that ends earlier is
             shorter; it is not filled up.
         key: key of the sound in elements that are dicts, default "audio". Other elements are files themselves.
@@ -60,14 +61,16 @@ class DecodeAudio(MapTransform):
         self._channels = channels if channels is None else whole_number("channels", channels, 1, 2, "1 or 2")
         self._start, self._seconds, self._key, self._rate_key = start, seconds, key, rate_key
         for name, value in (("start", start), ("seconds", seconds)):
-            if isinstance(value, (int, float)) and not 0 <= value < np.inf:
-                raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, 0 or more.")
+            is_time = isinstance(value, NUMBERS) and 0 <= value < np.inf
+            if not is_time and not isinstance(value, str) and value is not None:
+                raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, 0 or more, or a key.")
 
     def map(self, element: Any) -> Any:
         """Return the element with its file replaced by the sound.
 
         Raises:
-            VideoError: the file has no sound or cannot be decoded, it ends before `start`, or a dict has no such key.
+            VideoError: the file has no sound or cannot be decoded, it ends before `start`, a dict has no such key, or a time
+                in it is not a number of at least 0.
             SourceError: the file cannot be read.
         """
         given = value_in(element, self._key, "sound") if isinstance(element, Mapping) else element
@@ -78,8 +81,19 @@ class DecodeAudio(MapTransform):
         return {**element, self._key: sound, **({self._rate_key: rate} if self._rate_key is not None else {})}
 
     def _time_in(self, element: Any, given: Any) -> float | None:
-        found = value_in(element, given, "time in seconds") if isinstance(given, str) else given
-        return None if found is None else float(found)
+        if not isinstance(given, str):
+            return None if given is None else float(given)
+        found = value_in(element, given, "time in seconds")
+        try:
+            time = None if found is None else float(found)
+        except (TypeError, ValueError):
+            time = np.nan
+        if time is not None and not 0 <= time < np.inf:
+            raise VideoError(
+                f"the element has {short_repr(found)} as {short_repr(given)}, which is not a time. Change it to seconds, 0 or "
+                "more."
+            )
+        return time
 
     def _decoded(self, given: Any, start: float, seconds: float | None) -> tuple[Sound, int]:
         av = optional_library("av", "DecodeAudio needs PyAV", "video")
@@ -103,7 +117,11 @@ class DecodeAudio(MapTransform):
                 raise VideoError(
                     f"seconds={seconds:g} is less than one sample of {shorten(name)}. Pass a larger number."
                 )
-            raise VideoError(f"{shorten(name)} has no sound at {start:g} s: it ends earlier. Pass a smaller start.")
+            until = "on" if seconds is None else f"to {start + seconds:g} s"
+            raise VideoError(
+                f"{shorten(name)} has no sound from {start:g} s {until}. Pass start= (and seconds=) of a time at which the "
+                "file has sound, or leave the file out."
+            )
         return sound, rate
 
     def _part(self, av: Any, container: Any, start: float, seconds: float | None) -> tuple[Sound, int]:

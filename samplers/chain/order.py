@@ -113,7 +113,7 @@ class ChainOrder(VectorSampler):
         """Return this order, after checking that records can be omitted from it.
 
         Args:
-            records: number of records of the source; must be the order's own number.
+            records: number of records of the source. It must be the number for which this order was made.
 
         Raises:
             ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records` is

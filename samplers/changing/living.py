@@ -94,7 +94,7 @@ class LivingPlaces:
         omitted: keys of the omitted records.
         position: position of the first kept record.
         place: its place in the order of all records.
-        stop: end of the range, excluded; other keys are omitted from this place on.
+        stop: end of the range, excluded: the place from which on other records are omitted.
     """
 
     def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:

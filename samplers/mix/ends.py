@@ -86,9 +86,9 @@ def ends_of(
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """Return the position at which a part has run out: where it would be drawn after its last record.
+    """Return the position at which a part would be drawn once more after its last record.
 
-    None if the part never ends, or is not drawn that often.
+    Return None if the part never ends, or is not drawn that often.
 
     Args:
         order: the order of parts that never end.

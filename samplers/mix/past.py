@@ -91,7 +91,7 @@ class MixPast(VectorSampler):
         return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
 
     def _is_last(self, saved: SavedOrder) -> bool:
-        """Return True if the run has changed its weights, and this mix has the last of them."""
+        """Return True if the run has changed the weights of its mix, and this mix has the weights to which it changed last."""
         return (
             bool(saved.own_changes)
             and self._has_parts_of(saved)

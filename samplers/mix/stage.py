@@ -64,7 +64,8 @@ class WeightStage:
         start: the position.
         weights: weight of each part, in units of 2^-62; they sum to 1.
         counts: number of times that each part was drawn before `start`.
-        shares: number of times that each part should have been drawn before `start`, in units of 2^-62.
+        shares: number of times that each part should have been drawn before `start` by its weights, as a fraction in units
+            of 2^-62.
     """
 
     start: int

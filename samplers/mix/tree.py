@@ -85,11 +85,13 @@ def _weighed(tree: Tree, weights: Mapping[int, int]) -> Weighed:
 
 
 def _above(tree: Weighed, above: float) -> Iterator[tuple[int, float]]:
-    """Yield the weight of each part, and the sum of `1 / weight` over its path, without the root, with the part.
+    """Yield, for each part, its weight, and the sum of `1 / weight` over the nodes on the path from the root to the part.
+
+    The sum includes the part, but not the root.
 
     Args:
         tree: a subtree.
-        above: the sum for the nodes above the subtree.
+        above: the part of the sum for the path from the root to the top of the subtree.
     """
     waiting = [(tree, above)]
     while waiting:

@@ -169,8 +169,8 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, a dict "
-            "with a number for each part, or a schedule, [(0, {…}), (10_000, {…})]."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a dict with a number for each "
+            "part. A new mix also takes a schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
         raise ValueError(
@@ -213,11 +213,13 @@ def _number(weight: Any, name: str) -> float:
             f"the weight of {short_repr(name)} is {short_repr(weight)}, {a_kind_of(weight)}. Pass an int or a float of at "
             "least 0."
         )
-    if not math.isfinite(weight) or weight < 0:
-        raise ValueError(
-            f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a finite number of at least 0."
-        )
-    return float(weight)
+    try:
+        number = float(weight)
+    except OverflowError:  # of an int or a fraction
+        number = math.inf
+    if not 0 <= number < math.inf:
+        raise ValueError(f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a number from 0 to 1e308.")
+    return number
 
 
 def ramped(stages: Stages) -> Stages:

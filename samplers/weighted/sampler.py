@@ -171,7 +171,7 @@ class WeightedSampler(DrawnRecords):
         return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text if a run's program described other weights."""
+        """Return "weights changed" if the saved order describes other weights than this sampler's, else ""."""
         return "" if saved.described.get("weights") == self._digest else "weights changed"
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> WeightedSampler:

@@ -201,7 +201,7 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Give each empty part a group: the smallest group of the parts that have several groups, if there is one.
+    """Move a group into each empty part: the smallest of all groups in parts with several groups. None: leave it empty.
 
     Args:
         part_of: index of the part of each group; changed in place.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.costs import length_of_value
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import first_few, remedy_for, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import LengthsError, NoRecordsError, SourceError
 from ..facts import SourceFacts
@@ -149,9 +149,11 @@ class ChunkedSource:
         except SourceError:  # the file cannot be opened again
             raise
         except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+            otherwise = "Check the file, or write it again"
             raise SourceError(
                 f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it: {shorten(error)}. Check the file, or write it again."
+                f"record that was read with it: {shorten(error)}. "
+                f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
             ) from error
         return found
 
@@ -240,7 +242,7 @@ class ChunkedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records; digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
+        """Class, number of records, and digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
         return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
 
     def close(self) -> None:
@@ -349,7 +351,16 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
 
 
 def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str) -> int:
-    """Return the number of rows, after a check that all arrays have rows, and the same number of them."""
+    """Return the number of rows of a file's arrays.
+
+    Args:
+        layout: name, dtype and shape of each array.
+        path: path of the file, for messages.
+
+    Raises:
+        ValueError: an array is a single value, or the arrays have unequal numbers of rows.
+        NoRecordsError: the arrays have no rows.
+    """
     for name, _, shape in layout:
         if not shape:
             raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...common.lazy_exports import optional_library
-from ...common.messages import short_repr, shorten
+from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from .chunked import Array, ChunkedSource
@@ -96,8 +96,8 @@ class HDF5Source(ChunkedSource):
                 self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
             raise SourceError(
-                f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. Check the path and its "
-                "permissions, or write the file again."
+                f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. "
+                f"{remedy_for(error, 'Check the path and its permissions, or write the file again')}."
             ) from error
         found: dict[str, Any] = {}
         self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...common.lazy_exports import optional_library
-from ...common.messages import a_kind_of, shorten
+from ...common.messages import a_kind_of, remedy_for, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from .chunked import ChunkedSource
@@ -81,9 +81,10 @@ class ZarrSource(ChunkedSource):
                 f"{shorten(self._path)} has neither a Zarr array nor a group. Check the path."
             ) from error
         except (OSError, ValueError, RuntimeError, KeyError) as error:
+            otherwise = "Check the path and storage_options=, or write it again"
             raise SourceError(
-                f"{shorten(self._path)} cannot be opened as Zarr: {shorten(error)}. Check the path and storage_options=, or "
-                "write it again."
+                f"{shorten(self._path)} cannot be opened as Zarr: {shorten(error)}. "
+                f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
             ) from error
         if isinstance(node, zarr.Array):
             return {"": node}

@@ -63,6 +63,8 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
         found = pc.list_value_length(column)
     elif kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
         found = pc.binary_length(column)
+    elif kinds.is_fixed_size_binary(kind):
+        found = pc.if_else(pc.is_valid(column), kind.byte_width, 0)
     elif kinds.is_integer(kind) or kinds.is_null(kind):
         found = column
     else:

@@ -41,8 +41,8 @@ class FrameOffsets:
         self._ends = np.cumsum(counts)
         if not len(lengths) or not self._ends[-1]:
             raise ValueError(
-                f"no episode has all frames from {every.min():+d} to {every.max():+d}: the longest has "
-                f'{lengths.max(initial=0)} frames. Pass pad="edge" or pad="zero", or smaller offsets.'
+                f"no episode is long enough for offsets from {every.min():+d} to {every.max():+d} frames: the longest has "
+                f'{lengths.max(initial=0)} frames. Pass pad="edge" or pad="zero", or offsets (times) nearer to 0.'
             )
 
     def __len__(self) -> int:

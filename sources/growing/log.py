@@ -54,10 +54,13 @@ class GenerationLog:
             return None
         except (OSError, ValueError, TypeError, LookupError) as error:
             reason = getattr(error, "strerror", None) or shorten(error)  # without the path
-            raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. "
+            remedy = (
                 "Restore this file and its permissions, or use the release of headrace that wrote it. Or remove its folder: "
-                "then all files count as new, and older checkpoints cannot be restored."
+                "then all files count as new, and older checkpoints cannot be restored"
+            )
+            remedy = remedy_for(error, remedy) if isinstance(error, OSError) else remedy
+            raise SourceError(
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. {remedy}."
             ) from error
 
     def add(self, generation: Generation) -> None:

@@ -64,9 +64,9 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
 
 
 def matches(left: Digests, right: Digests) -> Int64s:
-    """Return the place in `right` of the digest that is equal to each digest of `left`, `int64[n]`; -1 if there is none.
+    """Return, for each digest of `left`, the index of an equal digest in `right`, `int64[n]`; -1 if there is none.
 
-    Of equal digests in `right`, one is taken; see `double`.
+    The digest of None is equal to none. If `right` has several equal digests, one of them is taken.
     """
     ordered, order = _sorted(right)
     places = np.minimum(np.searchsorted(ordered, _texts(left)), len(ordered) - 1)
@@ -88,9 +88,14 @@ def field_of(record: Any, name: str, key: int) -> Any:
     """Return a field of a record; SourceError if it is not a dict with this field."""
     if isinstance(record, Mapping) and name in record:
         return record[name]
-    has = f"has only {first_few(list(record))}" if isinstance(record, Mapping) else f"is {a_kind_of(record)}"
+    if not isinstance(record, Mapping):
+        raise SourceError(
+            f"record {key} is {a_kind_of(record)}, so it has no field {short_repr(name)}. Make all records of both sources "
+            "dicts with this field, for example with MapDataset.map."
+        )
     raise SourceError(
-        f"record {key} has no field {short_repr(name)}: it {has}. Pass on= with a field that all records have."
+        f"record {key} has no field {short_repr(name)}: it has only {first_few(list(record))}. Pass on= with a field that "
+        "all records have."
     )
 
 

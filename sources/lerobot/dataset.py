@@ -31,7 +31,10 @@ class Feature(NamedTuple):
     shape: tuple[int, ...]
 
     def value_of(self, stored: Any) -> Any:
-        """Return a stored value as an array of the feature's dtype and shape, or as a NumPy scalar if the shape is (1,)."""
+        """Return a stored value as an array of the feature's dtype and shape, or as a NumPy scalar if the shape is (1,).
+
+        A value of a feature that is no number, such as a text, is returned unchanged.
+        """
         try:
             dtype = np.dtype(self.dtype)
         except TypeError:  # a text or an image

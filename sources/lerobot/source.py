@@ -292,13 +292,14 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
                 f"delta_timestamps[{short_repr(name)}]={short_repr(times)} is not a list of numbers. Pass seconds, such as "
                 "[-0.1, 0]."
             )
-        frames[name] = np.rint(seconds * folder.fps).astype(np.int64)
-        wrong = np.abs(frames[name] / folder.fps - seconds) > _TOLERANCE_SECONDS
+        whole = np.rint(seconds * folder.fps)
+        wrong = ~(np.abs(whole / folder.fps - seconds) <= _TOLERANCE_SECONDS)  # also if it is NaN
         if wrong.any():
             raise ValueError(
                 f"delta_timestamps[{short_repr(name)}] has {seconds[wrong][0]} s, which is not a multiple of the time of a "
                 f"frame, 1/{folder.fps:g} s. Pass n / {folder.fps:g}, where n is a whole number."
             )
+        frames[name] = whole.astype(np.int64)
     return checked_offsets("delta_timestamps", frames)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.identity.values import digest_of
-from ...common.messages import shorten
+from ...common.messages import remedy_for, shorten
 from ...errors import RecordKeyError, SourceError, SourceNotFoundError
 from ...files.streams import open_stream
 from ..derived.on_source import ByOtherKeys
@@ -150,9 +150,10 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
             raise ValueError(f"it must be an int64 array with one axis and the digest {entry['digest']}")
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
+        otherwise = "Restore this file of the folder, or convert again with the same omit="
         raise SourceError(
             f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
-            f"({shorten(error)}). Restore this file of the folder, or convert again with the same omit=."
+            f"({shorten(error)}). {remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
         ) from error
 
 

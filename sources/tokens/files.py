@@ -316,6 +316,8 @@ def _mapped(path: str, layout: ArrayLayout, name: str) -> Array:
     try:
         return np.ndarray(layout.length, layout.dtype, map_readable(path), layout.start)
     except (OSError, ValueError, TypeError) as error:
+        otherwise = "Check the file and its permissions"
         raise SourceError(
-            f"{shorten(name)} cannot be mapped into memory: {shorten(error)}. Check the file and its permissions."
+            f"{shorten(name)} cannot be mapped into memory: {shorten(error)}. "
+            f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
         ) from error

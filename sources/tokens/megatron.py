@@ -287,13 +287,18 @@ def _read_index(place: str, path: str) -> MegatronIndex:
             f"{shorten(path)} has version {version} and dtype code {code}, but only version {_VERSION} with codes 1 to "
             f"{max(_DTYPES)} can be read. Write it with Megatron's MMapIndexedDataset."
         )
+    if not documents:
+        raise SourceError(
+            f"{shorten(path)} is damaged: it says that it has no document offsets, but it must have at least one. Write it "
+            "with Megatron's MMapIndexedDataset."
+        )
     memory = map_readable(place)
     layout: list[tuple[Any, int]] = [("<i4", sequences), ("<i8", sequences), ("<i8", documents)]
     whole = _HEADER.size + sequences * 12 + documents * 8
-    if len(memory) not in (whole, whole + sequences) or not documents:  # with modes, or without
+    if len(memory) not in (whole, whole + sequences):  # with modes, or without
         raise SourceError(
-            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {max(documents - 1, 0)} "
-            f"documents need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, or "
+            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} documents "
+            f"need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, or "
             "still being written. Wait until the file is complete, or write it again."
         )
     arrays, start = [], _HEADER.size

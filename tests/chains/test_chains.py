@@ -287,6 +287,7 @@ def test_what_is_random_needs_a_seed():
         (lambda d: d.apply(Batch), TypeError, r"Batch\): .* Pass an instance"),
         (lambda d: IterDataset.mix([MapDataset]), TypeError, "dataset 0 is a"),
         (lambda d: d[np.arange(10) > 5], TypeError, r"np\.flatnonzero\(mask\)"),
+        (lambda d: d.select([[1, 2], [3]]), TypeError, r"indices \[\[1, 2\], \[3\]\] are not a list of whole numbers"),
         (lambda d: d.slice(3), TypeError, "a slice"),
         (lambda d: d["a"], TypeError, "str"),
         (lambda d: d[[0.5]], TypeError, "whole numbers"),

@@ -1,6 +1,7 @@
 """Filters that leave much out: the warnings and errors of real Grain, as DatasetOptions ask."""
 
 import logging
+import math
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from support import both
 
 import headrace.compat.grain as grain
+from headrace.compat.adapters.inner import trees as tree_lib
 
 
 class Third(grain.transforms.Filter):
@@ -149,6 +151,56 @@ def test_errors_begin_with_grains_words(case):
     assert str(theirs).startswith(BEGINNINGS[case])
     assert str(ours).startswith(BEGINNINGS[case])
     assert isinstance(ours, type(theirs))
+
+
+def _documents(*features):
+    return grain.MapDataset.source(list(features)).to_iter_dataset()
+
+
+_PACK, _CONCAT = grain.experimental.FirstFitPackIterDataset, grain.experimental.ConcatThenSplitIterDataset
+REFUSED = {
+    "num_packing_bins=0 must be at least 1": lambda: _PACK(
+        _documents({"x": [1]}), length_struct={"x": 4}, num_packing_bins=0
+    ),
+    "group_by_feature='z' is not a feature of a row. Name one of x, m": lambda: _PACK(
+        _documents({"x": [1]}),
+        length_struct={"x": 4},
+        num_packing_bins=1,
+        shuffle_bins_group_by_feature="z",
+        meta_features=["m"],
+    ),
+    "tokens, but a row holds at most": lambda: list(
+        _PACK(
+            _documents({f"a long name {key}": [1, 2] for key in range(40)}),
+            length_struct={f"a long name {key}": 1 for key in range(40)},
+            num_packing_bins=1,
+        )
+    ),
+    "length_struct['y']=0 must be at least 1": lambda: _CONCAT(_documents({"x": [1]}), length_struct={"x": 4, "y": 0}),
+    "have {'m': 5} tokens, more than a row of {'x': 4, 'm': 3}": lambda: list(
+        _CONCAT(_documents({"x": [1], "m": [1] * 5}), length_struct={"x": 4, "m": 3}, meta_features=["m"])
+    ),
+    "batch_size=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation({"x": 4}, 0),
+    "max_sequences_per_bin=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation({"x": 4}, 1, 0),
+    "Pass 2 finite positive numbers of similar size": lambda: grain.MapDataset.mix(
+        [grain.MapDataset.range(3)] * 2, [1, math.nan]
+    ),
+    "Pass 2 finite positive numbers of similar size, ": lambda: grain.MapDataset.mix(
+        [grain.MapDataset.range(3)] * 2, [1e-300, 1e300]
+    ),
+    "two structures differ: PyTreeSpec([*]) and": lambda: tree_lib.assert_same_structure([1], (1,)),
+    "and only one has the leaf ('k40',)": lambda: tree_lib.map_structure(
+        max, {f"k{key}": key for key in range(41)}, {f"k{key}": key for key in range(40)}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_wrong_arguments_are_refused(message):
+    """With the value, and what to pass; no packing makes rows without end."""
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        REFUSED[message]()
+    assert len(str(caught.value)) < 500
 
 
 def test_a_dataset_of_files_may_be_a_maps_function(tmp_path):

@@ -158,7 +158,9 @@ def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
     for source, options in (("one", {}), ("two", {"split": "train"})):
         convert(tmp_path / source, tmp_path / "out" / source, "parquet", **options)
         assert list(headrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
-    with pytest.raises(ConversionError, match=r"has the splits train\. Choose one of them with split="):
+    with pytest.raises(
+        ConversionError, match=r"has no split 'test', but the splits train\. Choose one of them with split="
+    ):
         convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
     types = {"a": datasets.Value("int8"), "b": {"c": datasets.Value("float32")}}
     late = {"a": [None] * 1000 + [7], "b": [{"c": 0.5}] * 1001}
@@ -208,6 +210,15 @@ def test_types_of_csv_hold_for_all_files(tmp_path):
     (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")
     with pytest.raises(SourceError, match=r"b\.csv, line 3: the value 'three' must be a number of type"):
         convert(tmp_path / "*.csv", tmp_path / "out", "parquet", source_format="csv")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.csv").write_text("n,text\n1,x\n")
+    for columns, message in (
+        ("text,n", "column 1 is 'text', but in .* 'n'"),
+        ("n", "column 2 is missing, but .* 'text'"),
+    ):
+        (tmp_path / "other" / "b.csv").write_text(f"{columns}\n")
+        with pytest.raises(SourceError, match=rf"b\.csv: {message}\. Convert files with different columns"):
+            convert(tmp_path / "other", tmp_path / "out", "parquet", source_format="csv")
     made = convert(tmp_path / "*.csv", tmp_path / "two", "parquet", source_format="csv", on_error="skip")
     rows = [row for name in "ab" for row in pq.read_table(tmp_path / "two" / f"{name}.parquet").to_pylist()]
     assert rows == [{"n": 1, "text": "a, b"}, {"n": None, "text": ""}, {"n": 2, "text": "x"}]

@@ -249,7 +249,7 @@ def test_convert_keeps_the_lengths_of_what_it_writes(tmp_path, capsys, encode):
     assert command_line.main([*command, "--lengths", "bytes"]) == 0
     assert lengths_of(source, out / "lengths.headrace-index").tolist() == [len(source[key]) for key in range(50)]
     assert headrace.verify(str(out)) == []
-    with pytest.raises(LengthsError, match="has no field 'title'"):
+    with pytest.raises(LengthsError, match="record 0 has no field 'title'"):
         measure_converted(str(out), "array_record", "title", progress=False)
     capsys.readouterr()
 

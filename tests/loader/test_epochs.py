@@ -155,7 +155,7 @@ def test_without_a_count_there_are_the_epochs_of_the_sampler():
     assert len(list(headrace.load(range(4), num_epochs=2).epochs())) == 2
     endless = headrace.load(range(4)).epochs()
     assert [list(next(endless)) for _ in range(5)] == [[0, 1, 2, 3]] * 5
-    with pytest.raises(ValueError, match="this one has 2"):
+    with pytest.raises(ValueError, match=r"this one has 2\. Pass num_epochs=3 or more to it"):
         headrace.load(range(4), num_epochs=2).epochs(3)
     with pytest.raises(ValueError, match="count=0"):
         headrace.load(range(4)).epochs(0)

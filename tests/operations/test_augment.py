@@ -293,7 +293,12 @@ def test_cutmix_labels_are_shares_of_the_area():
 
 
 def test_labels_may_be_shares_already():
-    """As an operation before made them: MixUp after CutMix."""
+    """As an operation before made them: MixUp after CutMix. `alpha` may be any real number."""
+    assert repr(MixUp(np.float32(0.5))) == repr(MixUp(0.5))
+    assert repr(RandomErasing(np.float32(0.5), scale=(np.float32(0.25), 1))) == repr(
+        RandomErasing(0.5, scale=(0.25, 1))
+    )
+    np.testing.assert_array_equal(Pad(1, fill=np.uint8(7)).map(PHOTO), Pad(1, fill=7).map(PHOTO))
     found = MixUp().random_map(CutMix(num_classes=3).random_map(BATCH, rng(1)), rng(2))
     np.testing.assert_allclose(found["label"].sum(axis=1), 1, atol=1e-6)
 
@@ -353,6 +358,9 @@ def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count
 )
 def test_arguments_are_checked(make, text):
     """When the operation is made; the message has the value."""
+    with pytest.raises(TypeError, match=r"padding=1\.5 is a float\. Pass a number of pixels"):
+        Pad(1.5)
+    np.testing.assert_array_equal(Pad(np.int64(2)).map(PHOTO), Pad(2).map(PHOTO))
     with pytest.raises(ValueError, match=text):
         make()
 

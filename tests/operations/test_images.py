@@ -240,7 +240,7 @@ def test_masks_are_decoded_as_indices():
     small = DecodeImage((13, 17), palette="indices").map(out.getvalue())
     assert (small.shape, small.dtype) == ((13, 17, 1), np.uint8)
     assert {*np.unique(small)} == {*np.unique(indices)}
-    with pytest.raises(ImageError, match="of mode 'RGB', which has no palette"):
+    with pytest.raises(ImageError, match="of mode 'RGB', and palette=\"indices\" needs mode P, L or 1"):
         decode.map(PNG)
 
 

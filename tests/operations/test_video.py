@@ -293,6 +293,8 @@ def test_wrong_elements_are_named(videos, make, element, text):
         (lambda: DecodeAudio(channels=3), "channels=3"),
         (lambda: DecodeAudio(rate=0), "rate=0"),
         (lambda: DecodeAudio(start=-1.0), "start=-1.0 is not a time"),
+        (lambda: DecodeAudio(start=np.float32(-1)), "start=.* is not a time"),
+        (lambda: DecodeAudio(seconds=[1.0]), r"seconds=\[1.0\] is not a time"),
     ],
 )
 def test_arguments_are_checked(make, text):
@@ -365,8 +367,10 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
     """No sound, no file of sound, and a time after the end."""
     with pytest.raises(VideoError, match=r"has no sound\. Leave it out"):
         DecodeAudio().map(videos["vp9"])
-    with pytest.raises(VideoError, match=r"has no sound at 9 s: it ends earlier"):
+    with pytest.raises(VideoError, match=r"has no sound from 9 s on\. Pass start="):
         DecodeAudio(start=9.0).map(sounds["wav"])
+    with pytest.raises(VideoError, match=r"has no sound from 9 s to 9\.5 s\. Pass start= \(and seconds=\)"):
+        DecodeAudio(start=9.0, seconds=0.5).map(sounds["wav"])
     (tmp_path / "a.wav").write_bytes(b"no sound")
     with pytest.raises(VideoError, match=r"a\.wav from 0 s on cannot be decoded"):
         DecodeAudio().map(tmp_path / "a.wav")
@@ -374,3 +378,8 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
         DecodeAudio().map({"video": 1})
     with pytest.raises(VideoError, match="no key 'start'"):
         DecodeAudio(start="start").map({"audio": sounds["wav"]})
+    for wrong in (-1.0, float("nan"), "soon", [1.0, 2.0]):
+        with pytest.raises(
+            VideoError, match=r"the element has .* as 'start', which is not a time\. Change it to seconds"
+        ):
+            DecodeAudio(start="start").map({"audio": sounds["wav"], "start": wrong})

@@ -147,6 +147,7 @@ def test_balances_are_equal_by_what_they_balance():
     ("make", "error", "message"),
     [
         (lambda: Balance(3), TypeError, r"lengths=3 is an int\. Pass an array"),
+        (lambda: Balance([[1], [2, 3]]), TypeError, r"lengths=\[\[1\], \[2, 3\]\] is a list\. Pass an array"),
         (lambda: Balance([1, -1]), LengthsError, "record 1 has length -1"),
         (lambda: Balance([1, np.nan]), LengthsError, "record 1 has length nan"),
         (lambda: Balance([1, 2], global_batch=0), ValueError, "global_batch=0 must be in"),

@@ -212,7 +212,7 @@ def test_a_value_that_changed_after_the_join_is_noticed():
         ([{"id": 1.5}], [{"id": 1}], {}, SourceError, r"record 0 has id=1\.5, a float, which cannot be compared"),
         ([{"id": True}], [{"id": 1}], {}, SourceError, r"record 0 has id=True, a bool, which cannot be compared"),
         ([{"key": 1}], [{"id": 1}], {}, SourceError, r"record 0 has no field 'id': it has only key"),
-        ([3], [{"id": 1}], {}, SourceError, r"record 0 has no field 'id': it is an int"),
+        ([3], [{"id": 1}], {}, SourceError, r"record 0 is an int, so it has no field 'id'\. Make all"),
         (
             [{"id": 1, "x": 0}],
             [{"id": 1, "x": 1}],

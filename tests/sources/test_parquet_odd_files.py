@@ -156,6 +156,13 @@ def test_lengths_of_views_of_texts_are_bytes(tmp_path):
     assert ParquetDataSource(tmp_path).lengths_by("x").tolist() == [18, 0]
 
 
+def test_lengths_of_bytes_of_one_size(tmp_path):
+    """The size of the type; 0 for a null."""
+    pq.write_table(pa.table({"x": pa.array([b"abcd", None], pa.binary(4))}), tmp_path / "x.parquet")
+    source = ParquetDataSource(tmp_path)
+    assert (source[0]["x"], source.lengths_by("x").tolist()) == (b"abcd", [4, 0])
+
+
 def test_a_column_in_pieces_has_one_kind_of_values():
     """A null in a list of any piece makes all of them Python lists, as in a column that is whole."""
     arrays = [pa.array([[1], [2]]), pa.array([[3, None]])]

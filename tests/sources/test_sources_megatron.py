@@ -195,7 +195,7 @@ SPOILT = {
     "dtype": ({"dtype": b"\x0b"}, "dtype code 11, but only version 1 with codes 1 to 10 can be read"),
     "more sequences": ({"sequences": packed("Q", 4)}, "has 94 bytes, but 4 sequences in 2 documents need 106"),
     "too many": ({"sequences": packed("Q", 2**63)}, r"x\.idx has 94 bytes"),
-    "no documents": ({"documents": packed("Q", 0)}, r"x\.idx has 94 bytes"),
+    "no documents": ({"documents": packed("Q", 0)}, r"x\.idx is damaged: it says that it has no document offsets"),
     "cut off": ({"ends": packed("q", 0, 1)}, r"has 86 bytes, but 3 sequences in 2 documents need 94 bytes, or 97"),
     "cut off in the head": ({"dtype": b"", "sequences": b"", "documents": b"", "lengths": b"", "pointers": b"", "ends": b""},
                             r"has 17 bytes, but the header of a Megatron index has 34\. It is cut off"),

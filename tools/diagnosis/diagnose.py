@@ -185,7 +185,7 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """Return the two observations to measure between: one that is at least three steps old, and one now.
+        """Return the two observations to measure between: the latest one that is at least three steps old, and one made now.
 
         Raises:
             ProgramError: the loop has made fewer than three steps.

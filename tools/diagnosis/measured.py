@@ -106,8 +106,8 @@ class SourceInUse:
         whole_batches: True if one call reads all records of a batch.
         sampler: seconds in which the sampler finds one key; 0 if unknown.
         random: seconds to read a record in the sampler's order; 0 if unknown.
-        processor: seconds of a processor to read a record, from a second read of some records, but no more than the
-            loop can have spent; 0 if unknown.
+        processor: seconds of a processor to read a record. Some records are read again to measure it; it is at most the
+            time that the loop can have spent on reading. 0 if unknown.
         consecutive: seconds to read a record together with its neighbours; 0 if unknown.
         at_work: share of the reading time in which the processor worked; otherwise it waited for a
             disk or network.

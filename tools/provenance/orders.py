@@ -158,7 +158,8 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 def _of_mixes(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two mixes.
 
-    Returns two Nones if one of them is no mix, or if the own order of a part differs.
+    Return two Nones if one of them is no mix, if the order of records inside a part differs, or if a saved order is
+    damaged.
     """
     if not all(each.is_mix for each in told):
         return [None, None]

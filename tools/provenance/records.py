@@ -61,7 +61,10 @@ def _taken_apart(told: Identity, orders: Sequence[SavedOrder]) -> tuple[dict[str
 
 
 def _histories(one: SavedOrder, two: SavedOrder) -> tuple[RecordsHistory, RecordsHistory] | None:
-    """Return the histories (changes of records) of two orders; None if they also differ otherwise."""
+    """Return the histories (changes of records) of two orders.
+
+    Return None if the orders also differ in something else, or if no records were appended or omitted in either.
+    """
     begins = {OMITTED, GENERATION} & {*one.described, *two.described}
     if not (begins or one.changes or two.changes) or lasting(one.described) != lasting(two.described):
         return None

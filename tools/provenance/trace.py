@@ -211,7 +211,10 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield, for each of an element's records, a description of its generation (version of a growing source's files)."""
+    """Yield, for each record of an element that comes from a growing source, a text about its generation.
+
+    A generation is a version of the list of the source's files.
+    """
     for each in element.records:
         sampler = element.leaves[each.leaf].sampler
         name, place = sampler.part_at(each.position)

@@ -6,6 +6,7 @@ dataset.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....chains.nodes.choices import Choice
+from ....common.messages import shorten
 from ....samplers.chain.index_maps import IndexMap, Indices
 from ....samplers.grain_order import shuffled, shuffled_one
 from ....samplers.protocol import ENDLESS
@@ -162,17 +164,18 @@ def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...
         count: number of datasets.
 
     Raises:
-        ValueError: if a weight is not positive, or the number of weights is not `count`.
+        ValueError: if a weight is not positive and finite, or the number of weights is not `count`.
 
     >>> whole_weights([0.7, 0.3], 2)
     (233, 100)
     """
     if weights is None:
         return (1,) * count
-    if len(weights) != count or min(weights) <= 0:
+    scale = 100 / min(weights) if len(weights) == count and min(weights) > 0 else np.inf
+    scaled = [weight * scale for weight in weights]
+    if not all(map(math.isfinite, scaled)):
         raise ValueError(
-            f"Must specify all non-zero proportions for mixing. The weights are {list(weights)[:8]}. "
-            f"Pass {count} positive numbers, one for each dataset."
+            f"Must specify all non-zero proportions for mixing. The weights are {shorten(list(weights))}. "
+            f"Pass {count} finite positive numbers of similar size, one for each dataset."
         )
-    scale = 100 / min(weights)
-    return tuple(int(weight * scale) for weight in weights)
+    return tuple(map(int, scaled))

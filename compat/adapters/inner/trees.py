@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ....common.messages import shorten
 from ....operations.trees import flatten as flatten_all
 from ..element_specs import ShapeDtypeStruct
 
@@ -85,12 +86,7 @@ def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
 
 def assert_same_structure(a: Any, b: Any) -> None:
     """Check that the trees `a` and `b` have the same structure; raise ValueError if they do not."""
-    ours, theirs = our_flatten(a)[1], our_flatten(b)[1]
-    if ours != theirs:
-        raise ValueError(
-            f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}. Pass two trees with "
-            "equal keys and lengths."
-        )
+    _up_to(our_flatten(a)[1], b)
 
 
 def spec_like(structure: Any) -> Any:
@@ -126,8 +122,11 @@ def _shape_of(leaf: Any) -> str:
 def _up_to(structure: optree.PyTreeSpec, other: Any) -> list[Any]:
     leaves, found = our_flatten(other)
     if found != structure:
+        ours, theirs = structure.paths(), found.paths()
+        alone = next((path for path in [*ours, *theirs] if (path in ours) != (path in theirs)), None)
+        where = "" if alone is None else f", and only one has the leaf {shorten(alone)}"
         raise ValueError(
-            f"The two structures differ: {str(structure)[:100]} and {str(found)[:100]}. Pass two trees "
-            "with equal keys and lengths."
+            f"The two structures differ: {shorten(structure, 120)} and {shorten(found, 120)}{where}. Pass trees with equal "
+            "keys, lengths and types of nodes."
         )
     return leaves

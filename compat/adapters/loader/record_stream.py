@@ -21,10 +21,10 @@ from .records import Record
 
 
 class RecordStream:
-    """The elements that operations on iterators make of a shard's records.
+    """A stream of elements, which functions on iterators (and transforms) make of a shard's records.
 
-    A state has the record at which the operations start on resume, and the number of elements, made of records from
-    there on, that were delivered.
+    Its state has two numbers: the index of the record at which the functions start after a restore, and how many of
+    the elements made from this record on were already delivered. These elements are made once more and dropped.
 
     Args:
         source: a source of records.

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.messages import first_few, short_repr, shorten
+from ....common.validation import whole_number
 from ....errors import PackError
 from ....loader.plan.compile import compiled
 from ....operations.trees import flatten
@@ -86,8 +88,9 @@ class BinPack(Packing):
         max_sequences_per_bin: maximal number of documents in a bin; None (default) for no limit.
 
     Raises:
-        ValueError: if `max_sequences_per_bin` is not positive; or, while iterating, if a document
-            is longer than a row (`PackError`), or a feature that is a tree is no meta feature.
+        ValueError: if `num_packing_bins` or `max_sequences_per_bin` is not positive, or
+            `shuffle_bins_group_by_feature` is not in a row; or, while iterating, if a document is
+            longer than a row (`PackError`), or a feature that is a tree is no meta feature.
     """
 
     fit: ClassVar[Literal["first", "best"]]
@@ -108,7 +111,7 @@ class BinPack(Packing):
     ) -> None:
         super().__init__(parent)
         self.length_struct = dict(length_struct)
-        self.num_packing_bins = num_packing_bins
+        self.num_packing_bins = whole_number("num_packing_bins", num_packing_bins, 1, None, "a number of bins")
         self.bins_seed, self.shuffle_bins = seed, shuffle_bins
         self.group_by = shuffle_bins_group_by_feature
         self.meta_features = tuple(meta_features)
@@ -119,6 +122,12 @@ class BinPack(Packing):
             raise ValueError(
                 f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. Pass "
                 "None for no limit."
+            )
+        names = [*self.length_struct, *self.meta_features]
+        if self.group_by is not None and self.group_by not in names:
+            raise ValueError(
+                f"shuffle_bins_group_by_feature={short_repr(self.group_by)} is not a feature of a row. Name one of "
+                f"{first_few(names, 8)}."
             )
 
     def __iter__(self) -> Any:
@@ -226,9 +235,9 @@ class Bins:
         if (lengths > self._capacities).any():
             found, packer = self._structure.unflatten(lengths.tolist()), _PACKERS[self._pack.fit]
             raise PackError(
-                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, "
-                f"but a row holds at most {self._pack.length_struct}. Cut the document with map(…) "
-                "before the packing."
+                f"Inputs to {packer} must be truncated to max length: a document has {shorten(found, 120)} tokens, but a row "
+                f"holds at most {shorten(self._pack.length_struct, 120)}. Cut the document with map(…) before the packing, or "
+                "raise length_struct."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ....common.messages import short_repr
+from ....common.messages import short_repr, shorten
+from ....common.validation import whole_number
 from ....errors import PackError
 from ..chains.iterators import Resumed
 from .bin_packing import Element, Later, Packing, length_of
@@ -41,8 +42,8 @@ class ConcatThenSplitIterDataset(Packing):
         bos_token_id: the token that replaces it.
 
     Raises:
-        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other, or a
-            feature is in both `meta_features` and `bos_features`.
+        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other, a length
+            is not positive, or a feature is in both `meta_features` and `bos_features`.
         PackError: while iterating, if a document has other features than `length_struct`, or its
             meta features do not fit into a row.
     """
@@ -71,6 +72,8 @@ class ConcatThenSplitIterDataset(Packing):
                 f"{sorted(set(meta_features) & set(bos_features))} are in both meta_features and bos_features. "
                 "Name each in one of them."
             )
+        for name, length in length_struct.items():
+            whole_number(f"length_struct[{short_repr(name)}]", length, 1, None, "the length of a row")
         self.length_struct, self.meta_features = dict(length_struct), tuple(meta_features)
         self.splits_full = split_full_length_features
         self.bos = dict.fromkeys(bos_features, bos_token_id)
@@ -158,19 +161,24 @@ class ConcatThenSplitIterDataset(Packing):
             else:
                 rest = self._put(piece, pieces, room)
         if not pieces and rest is not None and not whole_rows:
+            found = {
+                name: rest.length(name) for name in self.meta_features if rest.length(name) > self.length_struct[name]
+            }
             raise PackError(
-                f"the meta features of a document do not fit into rows of {self.length_struct}. Raise "
-                "the lengths of the meta features in length_struct."
+                f"the meta features of a document have {shorten(found, 120)} tokens, more than a row of "
+                f"{shorten(self.length_struct, 120)}, and meta features are not cut. Raise their lengths in length_struct, or "
+                "shorten them with map(…) before the packing."
             )
         return ([self._row(pieces)] if pieces else []) + whole_rows, rest, ended
 
     def _whole(self, features: Element, before: Later) -> _Piece:
         names = self.length_struct
         if not isinstance(features, Mapping) or set(features) != set(names):
-            found = sorted(features) if isinstance(features, Mapping) else type(features).__name__
+            found = sorted(features, key=str) if isinstance(features, Mapping) else type(features).__name__
             raise PackError(
-                f"Parent element has structure {found}, but length_struct has the names "
-                f"{sorted(names)}. Pass dicts, and name all of their features in length_struct."
+                f"Parent element has structure {shorten(found, 120)}, but length_struct has the names "
+                f"{shorten(sorted(names), 120)}. Make each element a dict with exactly these features, with map(…) before "
+                "the packing, or change length_struct."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ....common.messages import shorten
+from ....common.validation import whole_number
 from ....errors import PackError
 from ....operations.trees import flatten
 from ..loader.operations import Records
@@ -29,12 +31,19 @@ class PackAndBatchOperation(Generic[T]):
         max_sequences_per_bin: maximal number of elements in a row; None for no limit.
 
     Raises:
+        ValueError: if `batch_size` or `max_sequences_per_bin` is not positive.
         PackError: while iterating, if an element is longer than a row.
     """
 
     length_struct: Any
     batch_size: int
     max_sequences_per_bin: int | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("batch_size", self.batch_size, 1, None, "a number of rows")
+        if self.max_sequences_per_bin is not None:
+            most = self.max_sequences_per_bin
+            whole_number("max_sequences_per_bin", most, 1, None, "a number of elements, None for no limit")
 
     def __call__(self, input_iterator: Records) -> Records:
         rows: _Rows | None = None
@@ -79,9 +88,9 @@ class _Rows:
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
             raise PackError(
-                "Inputs to PackAndBatchOperation must be truncated to max length: an element has "
-                f"{lengths} tokens, but a row holds at most {self._lengths}. Cut the element with "
-                "map(…) before the packing."
+                f"Inputs to PackAndBatchOperation must be truncated to max length: an element has {shorten(lengths, 120)} "
+                f"tokens, but a row holds at most {shorten(self._lengths, 120)}. Cut the element with map(…) before the "
+                "packing, or raise length_struct."
             )
         room = (self._filled + lengths <= self._lengths).all(axis=1)
         if self._most is not None:

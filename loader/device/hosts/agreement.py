@@ -198,7 +198,10 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Publish a batch without rows, for processes that never had a batch. Only the first call has an effect."""
+        """Send the other processes a batch without rows, as a pattern for those that never had a batch.
+
+        Only the first call has an effect.
+        """
         if not self._gave_template:
             self._store.set(f"{self._folder}template/{self._me}", to_text(template))
             self._gave_template = True

@@ -142,7 +142,10 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task on rows of `blocks` to the current executor. If the search's next step is due, do it first."""
+        """Submit a task on rows of `blocks` to the current executor.
+
+        First, if it is time for that, continue the search for the best number of workers.
+        """
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)
@@ -197,7 +200,7 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait, between tasks, until a worker is ready. Until then the current executor continues to work."""
+        """Return when a worker is ready. Until then, the executor that is in use runs the tasks; this looks between them."""
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now

@@ -137,7 +137,10 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return, only once, the numbers of lent slabs (pieces of memory) whose descriptors must now be sent."""
+        """Return the numbers of lent slabs (pieces of memory) whose descriptors the other process does not have yet.
+
+        Each number is returned once.
+        """
         introduced, self._introduced = self._introduced, []
         return introduced
 
@@ -269,7 +272,10 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return, only once, the names of other workers' slabs (pieces of memory) sent to this worker and gone since."""
+        """Return the names of other workers' slabs (pieces of memory) that this worker knows, and that were freed since.
+
+        Each name is returned once.
+        """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 

@@ -211,9 +211,9 @@ class Pings:
 class _Ping:
     """A request to one address, and whether it was answered.
 
-    `since` is the time from which the caller counts the silence of the address. At first this is the time
-    at which the connection was begun, and then the time at which the request was sent. So if this process pauses before
-    it sends the request, the pause does not count as silence of the address.
+    `since` is the time from which the caller counts the silence of the address. Until a request is sent, it is the time
+    at which the first connection was begun; then it is the time at which the request was sent. So if this process pauses
+    before it sends the request, the pause does not count as silence of the address.
     """
 
     def __init__(self, address: str, now: float) -> None:
@@ -324,7 +324,10 @@ class Cluster:
 
     @staticmethod
     def lost_by(error: Exception) -> str | None:
-        """Return the id of the node whose end ended a worker; "" if Ray does not name it; None if only the worker ended."""
+        """Return the id of the node that died, if an error says that a worker ended with its node.
+
+        Return "" if the error does not name the node, and None if only the worker ended.
+        """
         found = _NODE_DIED.search(str(error))
         return found and (found[1] or "")
 

@@ -116,7 +116,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns if they are small or lie side by side in memory.
+    """Return rows as columns: small rows are copied; large rows become columns only if they lie side by side in memory.
 
     A single row, and rows whose forms differ, are returned unchanged.
     """

@@ -4,8 +4,8 @@ In: the keys of spans (consecutive positions), in the order in which they will b
 pieces of spans for the readers; the records of whole spans for workers.
 
 Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
-piece of any span. So as many pieces are read at a time as there are readers, however long spans
-are. If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
+piece of any span. How long a piece is depends on the source, see `ReadPace`: from one record to
+several spans. If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
 
 Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
 (`spans`).
@@ -92,7 +92,7 @@ class Reads:
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
 
-        Return True if the calling thread now counts as a reader and must call `work_here`.
+        Return True if the calling thread should read the records itself, by `work_here`; it then counts as a reader.
         """
         with self._lock:
             reading.asked = True
@@ -162,7 +162,7 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return two numbers of records, for reading without a waiting worker: how many may begin now, and the limit.
+        """Return how many records may begin to be read although no worker waits for them, and the limit of this number.
 
         The limit is the largest number that may be read in advance at a time.
         """

@@ -161,9 +161,9 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records in steps; yield, for each step, its number of records and the records.
+        """Read the first records in steps. Yield, for each step, its number of records and the records.
 
-        If a read has waited for a disk or network, the readers read the remaining records.
+        If a read has waited for a disk or network, reader threads (or coroutines) read the remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):

@@ -295,7 +295,7 @@ class BudgetOrder(VectorSampler):
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
 
-        It says what all runs so far have read of the first window that not all shards have read to its end.
+        It says how far each shard of each run has come in the first window that some shard has not read to its end.
 
         Raises:
             CheckpointError: a step is after the end.

@@ -154,7 +154,7 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
 
     Raises:
         LengthsError: `lengths=` is given, and there is a mix, or an operation before the batches
-            changes the number of elements; or the lengths are invalid.
+            changes the number or the order of elements; or the lengths are invalid.
     """
     if operation.lengths is None:
         own = None if before or sampler.facts.parts else facts_of(source).lengths()
@@ -168,8 +168,8 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
                 f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} before it "
-                "changes the number of elements. Read a headrace.Subset in place of a Filter. Or, on a single shard, leave "
-                "lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
+                "changes the number or the order of elements. Read a headrace.Subset in place of a Filter. Or, on a single "
+                "shard, leave lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
             )
     return lengths_of(source, operation.lengths)
 

@@ -223,7 +223,8 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     if local >= stage.useful(leaf.total):
         raise LookupError(
             f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or in a "
-            "remainder that cannot be divided among all shards. Pass another epoch."
+            "remainder that cannot be divided among all shards. Pass another epoch; without a shuffle, each epoch leaves out "
+            "the same records, unless drop_remainder=False."
         )
     return place
 

@@ -114,7 +114,7 @@ class SkippedSteps:
 
     @property
     def present(self) -> Ranges:
-        """The skipped steps that are not absorbed, i.e. still have positions in the order."""
+        """The skipped steps whose positions are still in the order; it no longer has the positions of absorbed steps."""
         return without(self.steps, self.absorbed)
 
     def position_of(self, step: int, at: tuple[int, int], unit: int) -> int:

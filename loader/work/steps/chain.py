@@ -136,7 +136,11 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """True if `functions` are all operations after the batch, make one element of it, and need no position."""
+        """True if an element can be made by only calling `functions` after the batch.
+
+        They are then all operations after the batch; each makes one element of one, none needs a position, and no times
+        are measured.
+        """
         alone = self._place + len(self.functions) == len(self._stage.operations) and self._stage.one_to_one
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 

@@ -126,7 +126,7 @@ def at_most(measured: Measured, what: str, cure: str = "") -> Change:
     Args:
         measured: the measurement as it would be after the change.
         what: description of the change.
-        cure: end of the sentence about the finding, if this is the remedy; else "".
+        cure: words that end the sentence about the finding (what the steps wait for), if the change is its remedy; else "".
     """
     waited = measured.waited if measured.step_known else measured.elapsed
     smooth = replace(lighter(measured, 0.0, "between"), waited=waited, unready=waited)
@@ -157,7 +157,7 @@ def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
         keep: share of its time that this work still takes, from 0 to 1.
         kind: kind of the work.
         what: description of the change.
-        cure: end of the sentence about the finding, if this is the remedy; else "".
+        cure: words that end the sentence about the finding (what the steps wait for), if the change is its remedy; else "".
     """
     return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
 

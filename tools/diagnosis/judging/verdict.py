@@ -333,7 +333,8 @@ def _is_small(measured: Measured) -> bool:
 def _of_feeder(measured: Measured) -> Finding | None:
     """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host.
 
-    The result is also None without a feeder, and if workers hardly rest, because they then decide how long a step is.
+    The result is also None without a feeder, and if the workers are busy almost all the time, because they then decide
+    how long a step takes.
     """
     fed = measured.feeding
     if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
