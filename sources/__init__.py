@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .mixed.source import MixedSource
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
+    from .sharded.litdata import LitDataSource
     from .sharded.mds import MdsSource
     from .tfds import TfdsDataSource
     from .tokens.byte_records import BytesSource
@@ -52,6 +53,7 @@ __all__ = [
     "JsonLinesDataSource",
     "LanceSource",
     "LeRobotSource",
+    "LitDataSource",
     "MdsSource",
     "MegatronSource",
     "MemorySource",
@@ -90,6 +92,7 @@ if not TYPE_CHECKING:
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
             "LeRobotSource": "lerobot.source",
+            "LitDataSource": "sharded.litdata",
             "MdsSource": "sharded.mds",
             "MegatronSource": "tokens.megatron",
             "MemorySource": "memory",
