@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .array_record.source import ArrayRecordDataSource
     from .arrays.hdf5 import HDF5Source
     from .arrays.npz import NpzSource
+    from .arrays.xarray import XarraySource
     from .arrays.zarr import ZarrSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.lance import LanceSource
@@ -70,6 +71,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "Windows",
+    "XarraySource",
     "ZarrSource",
     "as_source",
     "attention",
@@ -109,6 +111,7 @@ if not TYPE_CHECKING:
             "TokenSource": "tokens.source",
             "TokenWriter": "tokens.writer",
             "Windows": "derived.windows",
+            "XarraySource": "arrays.xarray",
             "ZarrSource": "arrays.zarr",
             "as_source": "accepted",
         },
