@@ -131,6 +131,37 @@ def _zarr(folder: Path) -> tuple[Any, Read]:
     return headrace.ZarrSource(folder / "x.zarr", cache_bytes=1), lambda key: opened[key]
 
 
+def _xarray(folder: Path) -> tuple[Any, Read]:
+    import xarray as library
+
+    array = np.random.default_rng(0).random((COUNT, 32, 32)).astype(np.float32)
+    data = library.Dataset({"field": (("row", "y", "x"), array)})
+    data.to_zarr(folder / "x.zarr", consolidated=False, encoding={"field": {"chunks": (1, 32, 32)}})
+    opened = library.open_zarr(folder / "x.zarr", chunks=None, consolidated=False)
+    return headrace.XarraySource(opened, cache_bytes=1), lambda key: {"field": opened["field"][key].values}
+
+
+def _litdata(folder: Path) -> tuple[Any, Read]:
+    array = np.random.default_rng(0).random((COUNT, 32, 32)).astype(np.float32)
+    return _written_by_litdata(folder, [{"x": array[row], "label": row, "text": "text"} for row in range(COUNT)])
+
+
+def _litdata_of_tables(folder: Path) -> tuple[Any, Read]:
+    return _written_by_litdata(folder, rows())
+
+
+def _written_by_litdata(folder: Path, samples: list[dict[str, Any]]) -> tuple[Any, Read]:
+    from litdata import StreamingDataset
+    from litdata.streaming.writer import BinaryWriter
+
+    writer = BinaryWriter(str(folder), chunk_bytes=1 << 20)
+    for key, sample in enumerate(samples):
+        writer[key] = sample
+    writer.done()
+    writer.merge()
+    return headrace.LitDataSource(folder), StreamingDataset(str(folder), batch_decode=0).__getitem__
+
+
 def _json_lines(folder: Path) -> tuple[Any, Read]:
     lines = [json.dumps(row) + "\n" for row in rows()]
     (folder / "x.jsonl").write_text("".join(lines))
@@ -189,6 +220,9 @@ SOURCES = [
     _hugging_face,
     _hdf5,
     _zarr,
+    _xarray,
+    _litdata,
+    _litdata_of_tables,
     _json_lines,
     _tar,
     _image_folder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from ..errors import SourceError
 
@@ -16,3 +16,12 @@ def leave_out(error: SourceError, on_damage: OnDamage | None) -> None:
     if on_damage is None:
         raise error
     on_damage(error)
+
+
+def damaged(problem: str) -> NoReturn:
+    """Raise a ValueError with a problem of a file, for a caller that adds the file's path and a remedy.
+
+    Args:
+        problem: the problem, as a part of a sentence.
+    """
+    raise ValueError(problem)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .array_record.source import ArrayRecordDataSource
     from .arrays.hdf5 import HDF5Source
     from .arrays.npz import NpzSource
+    from .arrays.xarray import XarraySource
     from .arrays.zarr import ZarrSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.lance import LanceSource
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .mixed.source import MixedSource
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
+    from .sharded.litdata import LitDataSource
     from .sharded.mds import MdsSource
     from .tfds import TfdsDataSource
     from .tokens.byte_records import BytesSource
@@ -52,6 +54,7 @@ __all__ = [
     "JsonLinesDataSource",
     "LanceSource",
     "LeRobotSource",
+    "LitDataSource",
     "MdsSource",
     "MegatronSource",
     "MemorySource",
@@ -68,6 +71,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "Windows",
+    "XarraySource",
     "ZarrSource",
     "as_source",
     "attention",
@@ -90,6 +94,7 @@ if not TYPE_CHECKING:
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
             "LeRobotSource": "lerobot.source",
+            "LitDataSource": "sharded.litdata",
             "MdsSource": "sharded.mds",
             "MegatronSource": "tokens.megatron",
             "MemorySource": "memory",
@@ -106,6 +111,7 @@ if not TYPE_CHECKING:
             "TokenSource": "tokens.source",
             "TokenWriter": "tokens.writer",
             "Windows": "derived.windows",
+            "XarraySource": "arrays.xarray",
             "ZarrSource": "arrays.zarr",
             "as_source": "accepted",
         },

@@ -61,6 +61,7 @@ def as_source(data: Any) -> DataSource[Any]:
     | table or column of pandas, polars or pyarrow; dict of columns | `MemorySource` of its columns as arrays |
     | `datasets.Dataset` | `HuggingFaceDataSource` |
     | dataset, group or file of h5py; array or group of Zarr, in a file | `HDF5Source`; `ZarrSource` |
+    | Dataset or DataArray of xarray | `MemorySource` if it is in memory, else `XarraySource` |
     | a source whose reads are coroutines (`async def`) | `AsyncSource` |
     | any other object with `__len__` and `__getitem__` | `data` itself |
 
@@ -135,7 +136,7 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _opened_again(data: Any) -> DataSource[Any] | None:
-    """Return a source that opens the file of an h5py or Zarr object again; None for any other object."""
+    """Return the source of an object of h5py, Zarr or xarray, which opens its file again; None for any other object."""
     library, kind = type(data).__module__.partition(".")[0], type(data).__name__
     if library == "h5py" and kind in ("Dataset", "Group", "File"):
         from .arrays.hdf5 import HDF5Source
@@ -145,6 +146,11 @@ def _opened_again(data: Any) -> DataSource[Any] | None:
         from .arrays.zarr import ZarrSource
 
         return ZarrSource.of(data)
+    if library == "xarray" and kind in ("Dataset", "DataArray"):
+        from .arrays.xarray import XarraySource
+
+        opened: DataSource[Any] = XarraySource.of(data)
+        return opened
     return None
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from support import write_rlds
 
 import headrace
 from headrace.tools import command_line
@@ -78,6 +79,10 @@ def _run(block: str, tmp_path: Path) -> None:
     program.write_text(block)
     if '"pusht"' in block:
         shutil.copytree(ROOT / "tests" / "sources" / "lerobot" / "several_files", tmp_path / "pusht")
+    if '"kitchen/' in block:
+        write_rlds.write(tmp_path / "kitchen")
+    if 'TfdsDataSource("kitchen"' in block:
+        write_rlds.prepare(tmp_path / "data")
     quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes most of their time
     environment = {**os.environ, **quick, "TMPDIR": str(tmp_path)}  # which goes when the test ends
     result = subprocess.run(

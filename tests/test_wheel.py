@@ -26,6 +26,7 @@ USES = {
     "lance": "import lance; lance.write_dataset([{'x': 1}], 'table'); headrace.LanceSource('table')[0]",
     "hdf5": "import h5py; file = h5py.File('x.h5', 'w'); file['x'] = [1, 2]; file.close(); headrace.HDF5Source('x.h5', 'x')[0]",
     "zarr": "import zarr, numpy; zarr.save_array('x.zarr', numpy.arange(3)); headrace.ZarrSource('x.zarr')[0]",
+    "xarray": "import xarray, numpy; headrace.XarraySource(xarray.DataArray(numpy.arange(3)))[0]",
     "mds": "import brotli, snappy; headrace.MdsSource",
     "tfrecord": "import google_crc32c as crc, struct; size = struct.pack('<Q', 1); "
     "sums = [crc.value(part) for part in (size, b'x')]; "

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import first_few, remedy_for, short_repr, shorten
-from ..errors import SourceError, SourceNotFoundError
-
-INDEX = "index.json"
-
-Decoder = Callable[[bytes], Any]
+from ...common.messages import first_few, short_repr
+from ...errors import SourceError
+from .encodings import Decoder, list_decoder, pixels_of, unchanged
+from .index import number_of, read_index, value_of
 
 
 class MdsShard(NamedTuple):
@@ -55,34 +52,11 @@ def shards_of(folder: str) -> list[MdsShard]:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
         SourceError: the index is not one of MDS, version 2; or a shard has another size than the index says.
     """
-    index = os.path.join(folder, INDEX)
-    try:
-        with open(index, encoding="utf-8") as file:
-            values = json.load(file)
-        shards = [_shard(folder, values, number) for number in range(len(_value(values, "shards", list)))]
-        sizes = [os.stat(shard.path).st_size for shard in shards]
-    except FileNotFoundError as error:
-        missing = error.filename or index
-        raise SourceNotFoundError(
-            f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names."
-        ) from None
-    except OSError as error:
-        raise SourceError(
-            f"{shorten(error.filename or index)} cannot be read: {shorten(error.strerror)}. "
-            f"{remedy_for(error, 'Pass a folder that has an index.json, and check its permissions')}."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise SourceError(
-            f"{shorten(index)} is not the index of MDS shards, version 2: {shorten(error)}. Pass a folder that "
-            "streaming.MDSWriter has written."
-        ) from error
-    for shard, size in zip(shards, sizes):
-        if size != shard.file_bytes:
-            raise SourceError(
-                f"{shorten(shard.path)} has {size:,} bytes, but {INDEX} says {shard.file_bytes:,}. It was cut or changed: "
-                "copy it again, or write it again."
-            )
-    return [shard for shard in shards if shard.samples]
+
+    def parse(values: Any) -> list[MdsShard]:
+        return [_shard(folder, values, number) for number in range(len(value_of(values, "shards", list)))]
+
+    return read_index(folder, "MDS shards, version 2", "streaming.MDSWriter", parse)
 
 
 def _shard(folder: str, values: Any, number: int) -> MdsShard:
@@ -98,18 +72,18 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
     """
     told, where = values["shards"][number], f"shard {number}"
     version = values.get("version") if not isinstance(told, dict) else told.get("version", values.get("version"))
-    if (_value(told, "format", str, where), version) != ("mds", 2):
+    if (value_of(told, "format", str, where), version) != ("mds", 2):
         raise ValueError(
             f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, not 'mds' and 2"
         )
-    file, compression = _value(told, "raw_data", dict, where), ""
-    nbytes = _number(file, "bytes", where)
-    path = os.path.join(folder, _value(file, "basename", str, where))
+    file, compression = value_of(told, "raw_data", dict, where), ""
+    nbytes = number_of(file, "bytes", where)
+    path = os.path.join(folder, value_of(file, "basename", str, where))
     if told.get("zip_data") is not None and not os.path.exists(path):
-        file, compression = _value(told, "zip_data", dict, where), _value(told, "compression", str, where)
-        path = os.path.join(folder, _value(file, "basename", str, where))
+        file, compression = value_of(told, "zip_data", dict, where), value_of(told, "compression", str, where)
+        path = os.path.join(folder, value_of(file, "basename", str, where))
     names, encodings, sizes = (
-        tuple(_value(told, f"column_{each}", list, where)) for each in ("names", "encodings", "sizes")
+        tuple(value_of(told, f"column_{each}", list, where)) for each in ("names", "encodings", "sizes")
     )
     if not len(names) == len(encodings) == len(sizes) or not all(isinstance(each, str) for each in names + encodings):
         raise ValueError(f"{where} has no name, encoding and size for each column")
@@ -118,40 +92,14 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
             raise ValueError(f"{where} has a column of size {short_repr(size)}")
     return MdsShard(
         path,
-        _number(told, "samples", where),
+        number_of(told, "samples", where),
         names,
         encodings,
         sizes,
         compression.partition(":")[0],
         nbytes,
-        _number(file, "bytes", where),
+        number_of(file, "bytes", where),
     )
-
-
-def _value(values: Any, name: str, kind: type, where: str = "it") -> Any:
-    """Return an item of a dict in the index.
-
-    Args:
-        values: the dict.
-        name: name of the item.
-        kind: the class that the item must have.
-        where: part of the index to which the dict belongs, for the message.
-
-    Raises:
-        ValueError: `values` is not a dict, has no such item, or one of another class.
-    """
-    if not isinstance(values, dict) or name not in values:
-        raise ValueError(f"{where} has no {short_repr(name)}")
-    if type(values[name]) is not kind:
-        raise ValueError(f"{where} has {name}={short_repr(values[name])}, which is not of type {kind.__name__}")
-    return values[name]
-
-
-def _number(values: Any, name: str, where: str) -> int:
-    number: int = _value(values, name, int, where)
-    if number < 0:
-        raise ValueError(f"{where} has {name}={number}, which is negative")
-    return number
 
 
 def sample_of(
@@ -255,59 +203,20 @@ def _array_decoder(dtype: str = "", shape: str = "") -> Decoder:
     return decode
 
 
-def _image(data: bytes) -> Any:
-    """Return the pixels `uint8[height, width]` or `uint8[height, width, channels]` of an image that is stored as it is."""
-    width, height, letters = np.frombuffer(data[:12], "<u4").tolist()
-    mode = data[12 : 12 + letters].decode()
-    if mode not in _CHANNELS:
-        raise ValueError(f"an image has the mode {short_repr(mode)}, which is not one of {first_few(_CHANNELS, 9)}")
-    pixels = np.frombuffer(data, np.uint8, offset=12 + letters)
-    return pixels.reshape(height, width, *_CHANNELS[mode])
-
-
-_CHANNELS: dict[str, tuple[int, ...]] = {
-    "L": (),
-    "P": (),
-    "LA": (2,),
-    "RGB": (3,),
-    "YCbCr": (3,),
-    "HSV": (3,),
-    "LAB": (3,),
-    "RGBA": (4,),
-    "CMYK": (4,),
-}
-
-
-def _several(decode: Decoder, first: int) -> Decoder:
-    """Return the decoder of a list: `first` bytes, the number of items, their sizes, and the items."""
-
-    def decoded(data: bytes) -> list[Any]:
-        count = int.from_bytes(data[first : first + 4], "little")
-        at = first + 4 + 4 * count
-        stops = at + np.cumsum(np.frombuffer(data[first + 4 : at], "<u4"), dtype=np.int64)
-        return [decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())]
-
-    return decoded
-
-
-def _same(data: bytes) -> bytes:
-    return data
-
-
 _DECODERS: dict[str, Decoder] = {
-    "bytes": _same,
+    "bytes": unchanged,
     "str": bytes.decode,
     "int": lambda data: int.from_bytes(data, "little", signed=True),
     "str_int": lambda data: int(data.decode()),
     "str_float": lambda data: float(data.decode()),
     "str_decimal": lambda data: Decimal(data.decode()),
     "json": json.loads,
-    "jpeg": _same,
-    "png": _same,
-    "pil": _image,
-    "jpeg_array": _several(_same, 0),
-    "jpegarray": _several(_same, 0),
-    "list[jpeg]": _several(_same, 4),
-    "list[png]": _several(_same, 4),
-    "list[pil]": _several(_image, 4),
+    "jpeg": unchanged,
+    "png": unchanged,
+    "pil": pixels_of,
+    "jpeg_array": list_decoder(unchanged, 0),
+    "jpegarray": list_decoder(unchanged, 0),
+    "list[jpeg]": list_decoder(unchanged, 4),
+    "list[png]": list_decoder(unchanged, 4),
+    "list[pil]": list_decoder(pixels_of, 4),
 }

@@ -1,0 +1,54 @@
+"""Values whose bytes MDS and LitData store in the same way: images that are not compressed, and lists of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...common.messages import first_few, short_repr
+from ..damage import damaged
+
+Decoder = Callable[[bytes], Any]
+"""Function that turns the bytes of one value into the value."""
+
+
+def pixels_of(data: bytes) -> Any:
+    """Return the pixels `uint8[height, width]` or `uint8[height, width, channels]` of an image that is stored as it is."""
+    width, height, letters = np.frombuffer(data[:12], "<u4").tolist()
+    mode = data[12 : 12 + letters].decode()
+    if mode not in _CHANNELS:
+        damaged(f"an image has the mode {short_repr(mode)}, which is not one of {first_few(_CHANNELS, 9)}")
+    pixels = np.frombuffer(data, np.uint8, offset=12 + letters)
+    return pixels.reshape(height, width, *_CHANNELS[mode])
+
+
+_CHANNELS: dict[str, tuple[int, ...]] = {
+    "L": (),
+    "P": (),
+    "LA": (2,),
+    "RGB": (3,),
+    "YCbCr": (3,),
+    "HSV": (3,),
+    "LAB": (3,),
+    "RGBA": (4,),
+    "CMYK": (4,),
+}
+
+
+def list_decoder(decode: Decoder, first: int) -> Decoder:
+    """Return the decoder of a list: `first` bytes, the number of items, their sizes, and the items."""
+
+    def decoded(data: bytes) -> list[Any]:
+        count = int.from_bytes(data[first : first + 4], "little")
+        at = first + 4 + 4 * count
+        stops = at + np.cumsum(np.frombuffer(data[first + 4 : at], "<u4"), dtype=np.int64)
+        return [decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())]
+
+    return decoded
+
+
+def unchanged(data: bytes) -> bytes:
+    """Return the bytes themselves."""
+    return data

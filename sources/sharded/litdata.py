@@ -1,0 +1,227 @@
+"""Source of the samples of LitData chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...common.messages import short_repr, shorten
+from ...common.validation import whole_number
+from ...files.paths import PathLike, text_of
+from ...files.streams import zstd_library
+from ...formats.damage import damaged
+from ...formats.sharded.litdata import LitDataChunk, chosen_fields, chunks_of
+from ...formats.sharded.litdata_samples import (
+    batch_of_row,
+    frame_of,
+    is_framed,
+    is_table,
+    is_table_file,
+    leaves_of,
+    place_in_frame,
+    place_of,
+    record_batch,
+    samples_in,
+    samples_in_frame,
+)
+from ...formats.sharded.litdata_values import litdata_decoder
+from ..facts import SourceFacts
+from ..file_source import hex_digest
+from ..parts import Int64s
+from .source import Bytes, ShardSource, check_columns
+
+
+class LitDataSource(ShardSource[LitDataChunk]):
+    """Samples of LitData chunks, which `litdata.optimize` has written. Thread-safe, picklable, safe to fork.
+
+    A record has the structure of the sample: a dict, list, tuple or single value. Integers, floats, truth values, texts
+    and `bytes` are Python values. NumPy arrays and PyTorch tensors are read-only NumPy arrays. JPEG images and other files
+    are `bytes`, for `DecodeImage` or `DecodeVideo`; images of Pillow are arrays `uint8[height, width, channels]`, without
+    the last axis for a single channel. Files are mapped into memory. What is compressed together, such as a chunk or 256
+    samples, is decompressed when one of its samples is read; some of it is kept. `litdata` and PyTorch are not needed;
+    chunks whose samples are dicts of plain values and lists need pyarrow, and compressed ones zstd.
+
+    Args:
+        folder: local folder with an `index.json` and all chunks that it names.
+        columns: names of the fields to read, in this order, if samples are dicts. None (default): whole samples.
+        block_size: number of tokens in a record, if the samples are arrays of tokens that were written for LitData's
+            `TokensLoader`. Then a record is an array of `block_size` tokens, as in LitData: the tokens of a chunk are joined,
+            and what is left at its end is dropped. None (default): a record is a sample.
+        allow_pickle: True reads pickled objects, which can run code. False (default): a column of them is an error.
+        cache_bytes: maximum size of the decompressed data that a process keeps, in bytes (default 256 MiB). What was
+            read last is always kept.
+
+    Raises:
+        SourceNotFoundError: there is no `index.json`, or a chunk is missing.
+        SourceError: the index is not one of LitData; chunks are encrypted, or have another size than the index says; a
+            column has an unknown encoding, or has pickled objects without `allow_pickle`; or, when it is read, a chunk is
+            damaged.
+        MissingExtraError: when a chunk is read, if the library that it needs is not installed.
+        NoRecordsError: there are no samples, or no chunk has `block_size` tokens.
+        ValueError: `columns` names no field of the samples, or samples are not dicts; `block_size` is given, and samples
+            are not tokens; or `block_size` or `cache_bytes` is less than 1.
+        TypeError: `folder` is not a path.
+
+    Example (needs chunks):
+        `LitDataSource("train", columns=["image", "class"])[0]` is a dict with these two keys.
+    """
+
+    _unpickled = ("_mapped", "_cache", "_decoders", "_build")
+
+    def __init__(
+        self,
+        folder: PathLike,
+        columns: Sequence[str] | None = None,
+        *,
+        block_size: int | None = None,
+        allow_pickle: bool = False,
+        cache_bytes: int = 256 << 20,
+    ) -> None:
+        path, self._allow_pickle = text_of(folder), bool(allow_pickle)
+        self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
+        self._format, chunks = chunks_of(path)
+        self._block = _block_size(block_size, path, self._format.is_tokens)
+        self._open(path, chunks, [_records(chunk, self._block) for chunk in chunks])
+        self._columns = self._chosen(columns)
+        self._only_tables = all(map(self._is_table, chunks))
+        described = [(os.path.basename(chunk.path), *chunk[1:3], chunk.bytes) for chunk in chunks]
+        self._identity = hex_digest(repr((self._columns, self._block, self._format, described)))
+        self._prepare()
+
+    def _chosen(self, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+        if columns is None:
+            return None
+        tree, chosen = self._format.tree, (columns,) if isinstance(columns, str) else tuple(columns)
+        if tree.kind != "dict":
+            raise ValueError(
+                f"columns={short_repr(columns)} is given, but the samples of {shorten(self._folder)} are not dicts. Leave "
+                "columns out, and choose values with a map."
+            )
+        check_columns(chosen, [*tree.names, *self._format.more_names], self._folder, self._folder)
+        return chosen
+
+    def _is_table(self, chunk: LitDataChunk) -> bool:
+        return not (self._format.is_tokens or chunk.compression) and is_table_file(chunk.path)
+
+    def _prepare_decoders(self) -> None:
+        tree, encodings = self._format.tree, self._format.encodings
+        numbers = list(range(len(encodings)))
+        if self._columns is not None:
+            tree, numbers = chosen_fields(tree, [name for name in self._columns if name in tree.names])
+        self._build = tree.build()
+        names = self._format.tree.leaf_names()
+        self._decoders = [
+            (
+                number,
+                litdata_decoder(f"{shorten(self._folder)}: {names[number]}", encodings[number], self._allow_pickle),
+            )
+            for number in ([] if self._only_tables else numbers)
+        ]
+
+    def _read_shard(self, number: int, data: Bytes, places: list[int]) -> Iterator[Any]:
+        if is_table(data) and not self._format.is_tokens:
+            return (self._row(number, place) for place in places)
+        if self._block is not None:
+            return (self._tokens(data, place) for place in places)
+        return (self._value(self._sample(number, data, place)) for place in places)
+
+    def _sample(self, number: int, data: Bytes, place: int) -> Bytes:
+        """Return the bytes of a sample."""
+        if is_framed(data):
+            index, frame = frame_of(data, place)
+            begin, end = place_in_frame(data, place, frame)
+            unpacked: Bytes = self._part(number, index)
+            return unpacked[begin:end]
+        begin, end = place_of(data, place)
+        if self._format.unit == "sample":
+            return np.frombuffer(_unpacked(data[begin:end]), np.uint8)
+        return data[begin:end]
+
+    def _value(self, sample: Bytes) -> Any:
+        if self._format.is_tokens:
+            return self._decoders[0][1](sample.tobytes())
+        places = leaves_of(sample, len(self._format.encodings))
+        view = sample.data
+        leaves = (decode(bytes(view[slice(*places[number])])) for number, decode in self._decoders)
+        return self._build(leaves)
+
+    def _row(self, number: int, place: int) -> Any:
+        index, row = batch_of_row(place)
+        batch = self._part(number, index)
+        names = batch.schema.names if self._columns is None else self._columns
+        return {name: batch.column(name)[row].as_py() if name in batch.schema.names else None for name in names}
+
+    def _tokens(self, data: Bytes, place: int) -> Any:
+        assert self._block is not None
+        begin = place_of(data, 0)[0]
+        dtype = self._decoders[0][1](b"").dtype
+        size = self._block * dtype.itemsize
+        found = data[begin + place * size : begin + (place + 1) * size].tobytes()
+        if len(found) < size:
+            damaged(f"the chunk ends before the tokens of block {place}")
+        return np.frombuffer(found, dtype)
+
+    @classmethod
+    def _unpack(cls, shard: LitDataChunk, data: Bytes) -> bytes:
+        return _unpacked(data)
+
+    @classmethod
+    def _samples_in(cls, data: Bytes) -> int:
+        return samples_in(data)
+
+    @classmethod
+    def _part_of(cls, shard: LitDataChunk, data: Bytes, part: int) -> Any:
+        """Return the bytes of a frame, or a record batch."""
+        if not is_framed(data):
+            return record_batch(data, part, shard.samples)
+        frame = frame_of(data, part * samples_in_frame(data))[1]
+        found = np.frombuffer(_unpacked(data[frame.start : frame.start + frame.packed_bytes]), np.uint8)
+        if len(found) != frame.bytes:
+            damaged(f"frame {part} of the chunk has {len(found)} bytes, not {frame.bytes}")
+        return found
+
+    def _field_names(self) -> Sequence[str]:
+        tree = self._format.tree
+        return self._columns if self._columns is not None else tree.names if tree.kind == "dict" else ()
+
+    @property
+    def facts(self) -> SourceFacts:
+        known = super().facts
+        return known._replace(lengths=self._lengths) if self._format.is_tokens else known
+
+    def _lengths(self) -> Int64s:
+        """Return the number of tokens of each record, `int64[records]`."""
+        if self._block is not None:
+            return np.full(len(self), self._block, np.int64)
+        width = self._decoders[0][1](b"").dtype.itemsize
+        offsets = [
+            self._data(number)[4 : 8 + 4 * shard.samples].view("<u4") for number, shard in enumerate(self._shards)
+        ]
+        return np.concatenate([np.diff(each.astype(np.int64)) // width for each in offsets])
+
+    def _unpacked_with(self, shard: LitDataChunk) -> int:
+        if self._format.unit == "batch":
+            return min(shard.samples, self._format.together)
+        return shard.samples if shard.compression else 1
+
+
+def _block_size(block_size: int | None, folder: str, is_tokens: bool) -> int | None:
+    if block_size is None:
+        return None
+    if not is_tokens:
+        raise ValueError(
+            f"block_size={short_repr(block_size)} is given, but the samples of {shorten(folder)} were not written for "
+            "LitData's TokensLoader. Leave block_size out."
+        )
+    return whole_number("block_size", block_size, 1, None, "a number of tokens, such as 2049")
+
+
+def _records(chunk: LitDataChunk, block: int | None) -> int:
+    return chunk.samples if block is None else (chunk.tokens or 0) // block
+
+
+def _unpacked(data: Bytes) -> bytes:
+    return bytes(zstd_library().decompress(data.tobytes()))

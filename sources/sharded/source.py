@@ -1,0 +1,276 @@
+"""What sources of shards share: finding the shard of a key, mapped files, decompressed parts that are kept, and errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, SupportsIndex, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.costs import length_of_value
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import LengthsError, MissingExtraError, NoRecordsError, SourceError
+from ...files.mmap_files import map_readable
+from ...formats.damage import damaged
+from ...formats.sharded.index import IndexedShard
+from ..arrow.block_cache import BlockCache
+from ..facts import SourceFacts
+from ..keys import Keys, check_key, check_keys
+from ..parts import Int64s, read_by_part
+from ..provenance import FilePlace, FileRun
+
+Bytes = npt.NDArray[np.uint8]
+ShardT = TypeVar("ShardT", bound=IndexedShard)
+
+
+BLOCKS = 1 << 33
+"""Numbers of blocks of a shard in the cache: first the whole shard, then its parts."""
+
+
+class ShardSource(ABC, Generic[ShardT]):
+    """Base class of sources of shards, which an `index.json` lists.
+
+    A subclass sets its own attributes, calls `_open` and `_prepare`, and defines the abstract methods.
+    """
+
+    _folder: str
+    _shards: Sequence[ShardT]
+    _ends: Int64s
+    """`int64[shards]`: first key after each shard."""
+    _cache_bytes: int
+    _identity: str
+    """Digest of the index and the columns, for the fingerprint."""
+    _unpickled: tuple[str, ...] = ("_mapped", "_cache")
+
+    def _open(self, folder: str, shards: Sequence[ShardT], counts: Sequence[int]) -> None:
+        """Set the shards.
+
+        Args:
+            folder: folder of the shards.
+            shards: the shards.
+            counts: number of records of each shard.
+
+        Raises:
+            NoRecordsError: there are no records.
+        """
+        if not sum(counts):
+            raise NoRecordsError(f"{shorten(folder)} has no samples. Pass a folder with at least one.")
+        self._folder, self._shards = folder, shards
+        self._ends = np.cumsum(counts, dtype=np.int64)
+
+    def _prepare(self) -> None:
+        """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
+        self._mapped: dict[int, Bytes] = {}
+        block_of = partial(self._block_of, self._shards, self._mapped)  # a function of the class, not of the source
+        self._cache: BlockCache[Any] = BlockCache(block_of, self._cache_bytes)
+        self._prepare_decoders()
+
+    @abstractmethod
+    def _prepare_decoders(self) -> None:
+        """Create the functions that decode records."""
+
+    @abstractmethod
+    def _read_shard(self, number: int, data: Bytes, places: list[int]) -> Iterator[Any]:
+        """Yield the records of a shard.
+
+        Args:
+            number: number of the shard.
+            data: bytes of the shard, `uint8[bytes]`.
+            places: indices of the records in the shard.
+        """
+
+    @abstractmethod
+    def _field_names(self) -> Sequence[str]:
+        """Return the names of the fields of a record; none if it is not a dict."""
+
+    @classmethod
+    @abstractmethod
+    def _unpack(cls, shard: ShardT, data: Bytes) -> bytes:
+        """Return the bytes of a shard whose file has the compressed bytes `data`."""
+
+    @classmethod
+    def _samples_in(cls, data: Bytes) -> int:
+        """Return the number of samples that a shard of the bytes `data` says it has."""
+        return int.from_bytes(data[:4].tobytes(), "little")
+
+    @classmethod
+    def _part_of(cls, shard: ShardT, data: Bytes, part: int) -> Any:
+        """Return a part of a shard that is decompressed or decoded on its own, for the cache.
+
+        Args:
+            shard: the shard.
+            data: its bytes.
+            part: number of the part.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def _block_of(cls, shards: Sequence[ShardT], mapped: dict[int, Bytes], block: int) -> Any:
+        number, part = divmod(block, BLOCKS)
+        if part == 0:
+            return cls._bytes_of(shards[number])
+        if number not in mapped:
+            mapped[number] = cls._bytes_of(shards[number])
+        return cls._part_of(shards[number], mapped[number], part - 1)
+
+    @classmethod
+    def _bytes_of(cls, shard: ShardT) -> Bytes:
+        """Map a shard into memory and, if it is compressed, return its decompressed bytes.
+
+        Raises:
+            ValueError: it does not have the size, or the number of samples, that the index says.
+            OSError: the file cannot be mapped.
+        """
+        data = map_readable(shard.path)
+        if shard.compression:
+            data = np.frombuffer(cls._unpack(shard, data), np.uint8)
+        if len(data) != shard.bytes:
+            damaged(f"the shard has {len(data):,} bytes, but the index says {shard.bytes:,}")
+        if (samples := cls._samples_in(data)) != shard.samples:
+            damaged(f"the shard has {samples:,} samples, but the index says {shard.samples:,}")
+        return data
+
+    def _data(self, number: int) -> Bytes:
+        """Return the bytes of a shard: mapped, or decompressed."""
+        if self._shards[number].compression:
+            found: Bytes = self._cache.get(number * BLOCKS)
+            return found
+        if number not in self._mapped:
+            self._mapped[number] = self._bytes_of(self._shards[number])
+        return self._mapped[number]
+
+    def _part(self, number: int, part: int) -> Any:
+        """Return a part of a shard from the cache. The arguments are the numbers of the shard and of the part."""
+        return self._cache.get(number * BLOCKS + 1 + part)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self.__getitems__(np.array([check_key(key, len(self), type(self).__name__)], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[Any]:
+        """Return the samples of `keys`, in order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a shard cannot be read, or is damaged. The message names its file.
+        """
+        return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
+
+    def _first(self, number: int) -> int:
+        return int(self._ends[number - 1]) if number else 0
+
+    def _read_part(self, number: int, keys: Int64s) -> list[Any]:
+        found: list[Any] = []
+        key = -1
+        try:
+            records = self._read_shard(number, self._data(number), (keys - self._first(number)).tolist())
+            for key in keys.tolist():  # noqa: B007 - the error names it
+                found.append(next(records))
+            return found
+        except (MissingExtraError, MemoryError):
+            raise
+        except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
+            at_key = f" at record key {key}" if key >= 0 else ""
+            remedy = "Check the file and its permissions, or write it again"
+            if isinstance(error, (ImportError, AttributeError)):  # of a pickle
+                remedy = "Make the classes of its pickled objects importable, or name only other columns in columns="
+            reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            path = shorten(self._shards[number].path)
+            raise SourceError(f"{path} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
+
+    @property
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            lengths_by=self.lengths_by,
+            file_place=self.file_place,
+            file_runs=self.file_runs,
+            file_count=lambda: len(self._shards),
+            records_together=lambda: max(map(self._unpacked_with, self._shards)),
+        )
+
+    def _unpacked_with(self, shard: ShardT) -> int:
+        """Return the number of records of a shard that are decompressed to read one."""
+        return shard.samples if shard.compression else 1
+
+    def file_place(self, key: int) -> FilePlace:
+        number = int(self._ends.searchsorted(check_key(key, len(self), type(self).__name__), side="right"))
+        return FilePlace(self._shards[number].path, int(key) - self._first(number))
+
+    def file_runs(self) -> Iterator[FileRun]:
+        for number, (shard, end) in enumerate(zip(self._shards, self._ends.tolist())):
+            if (first := self._first(number)) < end:
+                yield FileRun(shard.path, 0, first, end - first)
+
+    def lengths_by(self, name: str) -> Int64s:
+        """Return the length of each value of a column, `int64[records]`. All samples are read.
+
+        A value that is an integer is a length itself. A text has its number of bytes in UTF-8.
+
+        Args:
+            name: name of the column.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+        """
+        names = self._field_names()
+        if name not in names:
+            raise LengthsError(
+                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. Name one of "
+                f"{first_few(names, 8)}."
+            )
+        values = (self[key][name] for key in range(len(self)))
+        try:
+            return np.fromiter(map(length_of_value, values, range(len(self))), np.int64, len(self))
+        except LengthsError:
+            raise LengthsError(
+                f"{shorten(self._folder)}: not all values of column {short_repr(name)} have a length. Name a column of whole "
+                "numbers of at least 0, texts, bytes or arrays."
+            ) from None
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Number of records, and a digest of the index and the columns. It does not depend on the folder."""
+        return {"kind": type(self).__name__, "records": len(self), "files": self._identity}
+
+    def close(self) -> None:
+        """Release the mapped and decompressed shards. The source stays usable: the next read maps them again."""
+        self._mapped.clear()
+        self._cache.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self._unpickled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} samples in {shorten(self._folder)})"
+
+
+def check_columns(chosen: Sequence[str], names: Sequence[str], folder: str, path: str) -> None:
+    """Check that the columns that a user has chosen exist.
+
+    Args:
+        chosen: names of the chosen columns.
+        names: names of all columns.
+        folder: folder of the shards, for messages.
+        path: path of the shard, or folder, that has these columns, for messages.
+
+    Raises:
+        ValueError: none is chosen, or one does not exist.
+    """
+    if not chosen:
+        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(folder)}: {first_few(names, 8)}.")
+    unknown = [short_repr(name) for name in chosen if name not in names]
+    if unknown:
+        raise ValueError(
+            f"{shorten(path)} has no column {first_few(unknown)}. Name some of its columns: {first_few(names, 8)}."
+        )
