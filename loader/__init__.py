@@ -6,7 +6,7 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, load
-    from .device import DeviceLoader, device_put, shard_options_for
+    from .device import DeviceLoader, HostLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
     from .options import Auto, ReadOptions
 
@@ -15,6 +15,7 @@ __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DeviceLoader",
+    "HostLoader",
     "ReadOptions",
     "device_put",
     "load",
@@ -28,6 +29,7 @@ if not TYPE_CHECKING:
             "DataLoader": "data_loader",
             "DataLoaderIterator": "iterator",
             "DeviceLoader": "device",
+            "HostLoader": "device",
             "Auto": "options",
             "ReadOptions": "options",
             "device_put": "device",

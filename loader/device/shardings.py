@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import ShardingError
 from ...operations.trees import Structure
+from .prepared import describe_leaf
 from .trees import NAMESPACE, flatten
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
@@ -256,11 +257,6 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
         f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
         f"are {sizes}. {remedy}"
     )
-
-
-def describe_leaf(name: str) -> str:
-    """Return the text with which messages name a leaf (array) of a batch. The name is empty if the batch is a single array."""
-    return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 
 def processes_of(shardings: Any) -> list[int]:
