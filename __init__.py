@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         batch_and_pad,
         pad_batch,
     )
-    from .reporting import metrics, progress, write_perfetto, write_report
+    from .reporting import metrics, progress, watch_hosts, write_perfetto, write_report
     from .samplers import (
         Balance,
         BalancedSampler,
@@ -214,6 +214,7 @@ __all__ = [
     "split",
     "trace",
     "verify",
+    "watch_hosts",
     "write_perfetto",
     "write_report",
 ]

@@ -69,6 +69,9 @@ class FolderStore:
     def set(self, key: str, value: str) -> None:
         _write(self._path(key), value)
 
+    def replace(self, key: str, value: str) -> None:
+        _write(self._path(key), value)
+
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
         path, until, pause = self._path(key), time.monotonic() + wait_ms / 1000, SHORTEST_PAUSE
         while (text := _read(path)) is None:

@@ -33,6 +33,9 @@ class MessageStore(Protocol):
     def set(self, key: str, value: str) -> None:
         """Set the text of a key, which no process has set before."""
 
+    def replace(self, key: str, value: str) -> None:
+        """Set the text of a key, in place of the text that this process has set before."""
+
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
         """Return the text of a key, after waiting until it exists; None if it does not exist after `wait_ms` milliseconds."""
 
@@ -59,6 +62,9 @@ class KeyValueStore:
 
     def set(self, key: str, value: str) -> None:
         self._client.key_value_set(key, value)
+
+    def replace(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value, allow_overwrite=True)
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
         try:
