@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -13,6 +15,12 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
 from ..errors import HostsError
+
+# Chosen: as long as Kubernetes gives by default, so that waiting longer would be in vain.
+SAVE_SECONDS = 30
+"""Longest wait for other processes to save."""
+
+_preemptions = itertools.count()  # the same on all processes
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -38,8 +46,11 @@ def on_preemption(
     that it is at. When it asks for the next element, `save(iterator)` is called, and the loop ends.
 
     After `jax.distributed.initialize()`, all processes end after the same step, also if only one of them got the signal: by
-    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. Without
-    it, each process ends for itself; the states of different steps can be restored together, by `set_states`.
+    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. The loop
+    ends when all of them have saved, or after 30 s, because the end of the first process aborts the others.
+
+    Without JAX's processes, each process ends for itself; the states of different steps can be restored together, by
+    `set_states`.
 
     Args:
         iterator: the iterator of a loader, of a dataset, or of `to_device`.
@@ -114,6 +125,7 @@ class Preemptible(Generic[T]):
             finally:
                 self.close()
             self.preempted = True
+            _wait_for_others()
             raise StopIteration
         try:
             return next(self.iterator)
@@ -147,6 +159,16 @@ class Preemptible(Generic[T]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _wait_for_others() -> None:
+    """Wait until all processes of JAX have saved: when the first process ends, JAX aborts the others at once."""
+    if not _are_connected():
+        return
+    from jax._src.distributed import global_state
+
+    with contextlib.suppress(RuntimeError):  # another one has failed, or needs longer
+        global_state.client.wait_at_barrier(f"headrace-saved-{next(_preemptions)}", SAVE_SECONDS * 1000)
 
 
 class _Notice:

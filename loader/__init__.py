@@ -6,7 +6,7 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, load
-    from .device import DeviceLoader, HostLoader, device_put, shard_options_for
+    from .device import DeviceLoader, HostLoader, RemoteLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
     from .options import Auto, ReadOptions
 
@@ -17,6 +17,7 @@ __all__ = [
     "DeviceLoader",
     "HostLoader",
     "ReadOptions",
+    "RemoteLoader",
     "device_put",
     "load",
     "shard_options_for",
@@ -30,6 +31,7 @@ if not TYPE_CHECKING:
             "DataLoaderIterator": "iterator",
             "DeviceLoader": "device",
             "HostLoader": "device",
+            "RemoteLoader": "device",
             "Auto": "options",
             "ReadOptions": "options",
             "device_put": "device",

@@ -7,7 +7,7 @@ a batch are computed once for all batches of that layout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -265,8 +265,16 @@ def processes_of(shardings: Any) -> list[int]:
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 
 
-def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
+def _process_of(device: Any) -> int:
+    return int(device.process_index)
+
+
+def leading_parts(sharding: Sharding, host_of: Callable[[Any], Any] = _process_of) -> dict[Any, frozenset[int]]:
     """Return, for each process, the indices of the pieces of the leading axis that its devices hold.
+
+    Args:
+        sharding: the sharding.
+        host_of: function that returns the process of a device, or another key of its host.
 
     Raises:
         ShardingError: the sharding has no mesh.
@@ -274,7 +282,7 @@ def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
     if not isinstance(sharding, NamedSharding):
         raise ShardingError(f"{short_repr(sharding)} has no mesh. Pass a NamedSharding or (mesh, axis names).")
     count = _size(sharding.mesh, [*sharding.spec, None][0])
-    held: dict[int, set[int]] = {}
+    held: dict[Any, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():
-        held.setdefault(device.process_index, set()).add(index[0].indices(count)[0])
+        held.setdefault(host_of(device), set()).add(index[0].indices(count)[0])
     return {process: frozenset(parts) for process, parts in held.items()}

@@ -192,13 +192,12 @@ with iter(loader("some", 2).across_hosts("pad", folder=folder)) as iterator:
 """
 
 
-@pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
-def test_hosts_that_are_killed_resume_in_the_same_folder(by, tmp_path):
+def test_hosts_that_are_killed_resume_in_the_same_folder(tmp_path):
     """Files of the killed run are not mistaken for those of the new one; nothing comes twice, and nothing is lost."""
     seen = [[], []]
     for stop in (3, 6, 0):
         ends = -signal.SIGKILL if stop else 0
-        said = together(KILLED, folder_for(by, tmp_path), tmp_path, stop, by=by, ends=ends)
+        said = together(KILLED, tmp_path / "meeting", tmp_path, stop, by="folder", ends=ends)
         for host in range(2):
             seen[host] += [real for (real,) in said[host]]
     assert seen == [cut(EVEN), (cut(ODD) + [[]] * 13)[:13]]
