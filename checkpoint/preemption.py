@@ -49,7 +49,8 @@ def on_preemption(
     `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. The loop
     ends when all of them have saved, or after 30 s, because the end of the first process aborts the others.
 
-    Without JAX's processes, each process ends for itself; the states of different steps can be restored together, by
+    Hosts that agree on their batches by a folder (`loader.across_hosts(folder=…)`) end after the same step, too. Otherwise
+    each process ends for itself; the states of different steps can be restored together, by
     `set_states`.
 
     Args:
@@ -136,7 +137,7 @@ class Preemptible(Generic[T]):
 
     def _is_announced(self) -> bool:
         if not _are_connected():
-            return self._came.came
+            return self._came.came if not getattr(self.iterator, "agrees", False) else self._is_agreed()
         if self._came.came and not self._came.passed_on:  # of another signal than SIGTERM
             self._came.passed_on = True
             os.kill(os.getpid(), signal.SIGTERM)
@@ -149,6 +150,14 @@ class Preemptible(Generic[T]):
                 "JAX's preemption service is switched off, so the processes cannot agree on a last step. Leave out "
                 'jax.config.update("jax_enable_preemption_service", False).'
             ) from error
+
+    def _is_agreed(self) -> bool:
+        """Return True if the hosts, which agree on their batches by a folder, have agreed to end here."""
+        iterator: Any = self.iterator
+        if self._came.came and not self._came.passed_on:
+            self._came.passed_on = True
+            iterator.ask_to_stop()
+        return bool(iterator.stops_here)
 
     def close(self) -> None:
         """Handle signals as before. The iterator stays open."""

@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--signals", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--by", choices=("jax", "alone"), default="jax")
+    parser.add_argument("--by", choices=("jax", "folder", "alone"), default="jax")
     parser.add_argument("--workers", type=int, default=0)
     given = parser.parse_args()
     began = time.monotonic()

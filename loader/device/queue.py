@@ -60,6 +60,7 @@ class Delivered:
         times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.
         at: if `empty`, the step number after this batch of the hosts that have data; otherwise 0.
+        last: True if a host is asked to end, so that all loops end after this batch.
     """
 
     batch: Any
@@ -68,6 +69,7 @@ class Delivered:
     times: Times
     empty: bool
     at: int = 0
+    last: bool = False
 
 
 @dataclass(slots=True)

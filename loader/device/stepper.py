@@ -83,7 +83,7 @@ class Stepper:
         batch, mask = self._put(prepared, verdict.rows, 0 if ended else None)
         made = item.made if isinstance(item, Loaded) else (agree_from,) * 3
         times = Times(*made, agree_from, agreed, time.perf_counter())
-        return Delivered(batch, mask, item.mark, times, empty=ended, at=verdict.at if ended else 0)
+        return Delivered(batch, mask, item.mark, times, empty=ended, at=verdict.at if ended else 0, last=verdict.last)
 
     def _put(self, prepared: Prepared, rows: int | None, real: int | None) -> tuple[Any, Any]:
         try:
@@ -129,13 +129,23 @@ class Stepper:
             return self._failure(item.error)
         at = self._step_at(item)
         if prepared is None:
-            return Offer("end", self._on_uneven, at=at)
+            return Offer("end", self._on_uneven, at=at, stops=self._upstream.stops)
         if self._agreement is not None and self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
         known = prepared.arrangement
         steady = self._upstream.steady(item.mark) if self._promises else 1
-        return Offer("batch", self._on_uneven, known.rows, usual, known.divisor, known.described, steady, at=at)
+        return Offer(
+            "batch",
+            self._on_uneven,
+            known.rows,
+            usual,
+            known.divisor,
+            known.described,
+            steady,
+            at=at,
+            stops=self._upstream.stops,
+        )
 
     def _step_at(self, item: Loaded | End | Failed) -> int:
         """Return the step number after a batch, or at the end; 0 if the batches do not come from a loader."""

@@ -42,6 +42,7 @@ class Upstream:
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
         self.gone = False  # the feeder was closed or dropped
+        self.stops = False  # this process is asked to end
         self.owned = owned  # the feeder opened it
         self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
 

@@ -188,7 +188,7 @@ def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, w
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("by", "workers"), [("jax", 0), ("alone", 0), ("alone", 2)])
+@pytest.mark.parametrize(("by", "workers"), [("jax", 0), ("folder", 2), ("alone", 0), ("alone", 2)])
 def test_two_hosts_that_get_sigterm_at_random_moments_lose_nothing(by, workers, tmp_path):
     """While they start, in the loop or while they save; one or both, once or twice. More by `python tests/preemptions.py`."""
     found = preempted_hosts.play(tmp_path, 6, seed=workers, by=by, workers=workers)

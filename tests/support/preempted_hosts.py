@@ -41,8 +41,8 @@ PROGRAM = textwrap.dedent("""
 
     loader = headrace.load(range(int(records)), transformations=[slow, headrace.Filter(kept)], batch_size=3, num_epochs=1,
                            shard_options=headrace.ShardOptions(index, count), worker_count=int(workers))
-    if by == "jax":
-        loader = loader.across_hosts("pad")
+    if by != "alone":
+        loader = loader.across_hosts("pad", folder=folder / "meeting" if by == "folder" else None)
 
     # A checkpoint is the "model" (what was seen) and the state of each host; it counts once all hosts have written theirs.
     def path(number, host):
@@ -67,7 +67,7 @@ PROGRAM = textwrap.dedent("""
         with headrace.on_preemption(iterator, save) as batches:
             print("ready", flush=True)
             for batch in batches:
-                seen += (batch[iterator.mask] if by == "jax" else batch).tolist()
+                seen += (batch if by == "alone" else batch[iterator.mask]).tolist()
         if not batches.preempted:
             save(iterator)
         print("ended " + json.dumps([batches.preempted, iterator.step]), flush=True)
@@ -87,7 +87,7 @@ def play(folder: Path, signals: int, seed: int, by: str, workers: int = 0) -> Co
         folder: an empty folder.
         signals: number of attempts at which SIGTERM is sent.
         seed: of the moments, and of the hosts that get it.
-        by: "jax": hosts are connected, and make the same steps. "alone": each ends for itself.
+        by: "jax": hosts are connected, and make the same steps; "folder": likewise, without jax; "alone": each ends for itself.
         workers: worker processes of each host.
     """
     chance, found, sent, run = random.Random(seed), Counter(), 0, 0
@@ -152,7 +152,7 @@ def _attempt(folder: Path, attempt: int, chance: random.Random | None, by: str, 
         )
     lines = [[line[6:] for line in text.splitlines() if line.startswith("ended ")] for text in said]
     last = [json.loads(each[0]) if each else None for each in lines]
-    if by == "jax" and None not in last and last[0] != last[1]:
+    if by != "alone" and None not in last and last[0] != last[1]:
         raise LostRecordError(f"attempt {attempt}: hosts ended differently: {last}")
     if all(each is not None and not each[0] for each in last) or codes == [0, 0]:
         return "ended", True

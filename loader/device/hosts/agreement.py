@@ -92,7 +92,7 @@ class Agreement:
         verdict = decide(offers, self._step)
         self._with_batches = [process for process in self._processes if offers[process].kind == "batch"]
         if isinstance(verdict, Go):
-            self._certain, self._agreed = verdict.certain, (offer, verdict)
+            self._certain, self._agreed = int(min(verdict.certain, self._store.most_certain)), (offer, verdict)
         self._forget()
         self._step += 1
         return verdict
@@ -231,6 +231,11 @@ class Agreements:
             _feeder_numbers[name] += 1
         self._runs = itertools.count()
         self._last: Agreement | None = None
+
+    @property
+    def has_others(self) -> bool:
+        """True if other processes take part."""
+        return not self._alone
 
     def next(self) -> Agreement | None:
         """Return the agreement for the run that begins now; None if no other process takes part.

@@ -40,6 +40,9 @@ DEAD_SECONDS = 60.0
 MEET_SECONDS = 300.0
 """Seconds for which a process waits for the others to begin, as `jax.distributed.initialize` does."""
 
+MOST_CERTAIN = 4
+"""Number of steps to which processes agree in advance, so that one that is asked to end is soon heard."""
+
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 """Seconds between two looks for a file: few at first, then more."""
 
@@ -50,6 +53,8 @@ class FolderStore:
     Args:
         meeting: the meeting of all processes in the folder.
     """
+
+    most_certain = MOST_CERTAIN
 
     def __init__(self, meeting: Meeting) -> None:
         self._meeting = meeting

@@ -39,6 +39,15 @@ class HostFeeder(Feeder):
     the threads at once, close it, use it as a context manager, or delete it.
     """
 
+    @property
+    def agrees(self) -> bool:
+        """True if the hosts agree on each batch by a folder, so that they can end their loops together."""
+        return self._agreements.has_others
+
+    def ask_to_stop(self) -> None:
+        """Ask all hosts to end their loops after one of the next batches; see `stops_here`."""
+        self._upstream.stops = True
+
     @classmethod
     def over(cls, description: HostOptions) -> HostFeeder:
         """Return a feeder that reads the source of a description.

@@ -5,6 +5,7 @@ In: texts with keys. Out: the texts that other processes have set. `folder.py` h
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -22,7 +23,10 @@ class MessageStore(Protocol):
 
     Attributes:
         is_open: True after `open` has returned True.
+        most_certain: number of steps to which processes may agree in advance, at most.
     """
+
+    most_certain: float
 
     @property
     def is_open(self) -> bool: ...
@@ -53,6 +57,7 @@ class KeyValueStore:
     """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
 
     is_open = True
+    most_certain = math.inf  # JAX has a service of its own by which processes end together
 
     def __init__(self) -> None:
         self._client = _client()

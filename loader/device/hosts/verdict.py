@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ....common.messages import first_few
@@ -36,6 +36,7 @@ class Offer:
         steady: number of batches, from this one on, that certainly have equally many rows.
         detail: description of the error, if `kind` is "failed".
         at: step number of the process after its batch, or at the end of its stream; 0 if it is unknown.
+        stops: True if the process is asked to end, so that all loops shall end after this batch.
     """
 
     kind: Literal["batch", "end", "failed", "closed"]
@@ -47,6 +48,7 @@ class Offer:
     steady: int = 1
     detail: str = ""
     at: int = 0
+    stops: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class Go:
         rows: number of rows; None to leave the batch as it is.
         certain: number of following batches that need no agreement.
         at: step number after this batch of the processes that have it; 0 if it is unknown.
+        last: True if a process is asked to end, so that all loops end after this batch.
     """
 
     rows: int | None = None
     certain: int = 0
     at: int = 0
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,19 @@ def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
     """Return the verdict on step number `step`, from the offers of all processes by process index.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
-    Go(rows=None, certain=0, at=0)
+    Go(rows=None, certain=0, at=0, last=False)
     >>> decide({0: Offer("batch", "pad", rows=8, usual=8), 1: Offer("end", "pad")}, 3)
-    Go(rows=8, certain=0, at=0)
+    Go(rows=8, certain=0, at=0, last=False)
     >>> decide({0: Offer("batch", "drop", rows=8), 1: Offer("end", "drop")}, 3)
     Stop(at=0)
     """
+    verdict = _decided(offers, step)
+    if isinstance(verdict, Go) and any(offer.stops for offer in offers.values()):
+        return replace(verdict, certain=0, last=True)
+    return verdict
+
+
+def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
     batches = {process: offer for process, offer in offers.items() if offer.kind == "batch"}
     trouble = _trouble(offers, batches, step)
     if trouble is not None:

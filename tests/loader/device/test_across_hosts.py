@@ -226,6 +226,33 @@ def test_a_host_that_dies_is_an_error_on_the_others(tmp_path):
     assert said[1] == [["dies"]]
 
 
+PREEMPTED = """
+saved, former = [], int(sys.argv[5])
+steady = headrace.load(np.arange(4000), batch_size=4, num_epochs=1, shard_options=headrace.ShardOptions(index, count))
+for kind in (loader("some"), steady):
+    with iter(kind.across_hosts("pad", folder=sys.argv[4])) as iterator:
+        with headrace.on_preemption(iterator, lambda it: saved.append(it.step)) as batches:
+            for batch in batches:
+                if index == 1 and iterator.step == former:
+                    os.kill(os.getpid(), signal.SIGTERM)
+    say(batches.preempted, iterator.step, saved)
+"""
+
+
+@pytest.mark.parametrize("step", [1, 6])
+def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
+    """After the same step, with states saved, also if that host has no records left, or all batches are certain."""
+    said = together(PREEMPTED, tmp_path / "meeting", step, by="folder")
+    assert said[0] == said[1]
+    uneven, steady = said[0]
+    assert uneven[0]
+    assert step < uneven[1] <= 13
+    assert uneven[2] == [uneven[1]]
+    assert steady[0]
+    assert step < steady[1] <= step + 20
+    assert steady[2] == [uneven[1], steady[1]]
+
+
 def test_without_an_agreement_the_error_says_what_to_do():
     """Neither jax's service nor a folder: HostsError names both."""
     shard = headrace.ShardOptions(0, 2)
