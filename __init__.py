@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         DataLoader,
         DataLoaderIterator,
         DeviceLoader,
+        HostLoader,
         ReadOptions,
+        RemoteLoader,
         device_put,
         load,
         shard_options_for,
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
         batch_and_pad,
         pad_batch,
     )
-    from .reporting import metrics, progress, write_perfetto, write_report
+    from .reporting import metrics, progress, watch_hosts, write_perfetto, write_report
     from .samplers import (
         Balance,
         BalancedSampler,
@@ -137,6 +139,7 @@ __all__ = [
     "GaussianBlur",
     "GrowthOptions",
     "HDF5Source",
+    "HostLoader",
     "HuggingFaceDataSource",
     "HuggingFaceStream",
     "ImageFolderDataSource",
@@ -174,6 +177,7 @@ __all__ = [
     "RangeDataSource",
     "ReadOptions",
     "RecordMetadata",
+    "RemoteLoader",
     "Resize",
     "Sampler",
     "SequentialSampler",
@@ -216,6 +220,7 @@ __all__ = [
     "split",
     "trace",
     "verify",
+    "watch_hosts",
     "write_perfetto",
     "write_report",
 ]

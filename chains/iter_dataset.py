@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from ..common.validation import whole_number
 from ..loader.arguments import warn_of_no_effect
 from ..loader.device.description import to_device
+from ..loader.device.hosts.across import across_hosts
 from ..loader.iterator import DataLoaderIterator
 from ..loader.loader_description import LoaderDescription
 from ..loader.options import Auto, WorkersLike
@@ -195,7 +196,7 @@ class IterMethods(
     def cache(self) -> IterDataset[T]:
         """Keep the elements in memory. A `repeat` after it makes them only once, and then copies them.
 
-        All elements must fit into memory. Operations after it run again in each repeat.
+        All must fit into memory. Operations after it run again.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -206,10 +207,7 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Return this dataset with a seed. Later random operations that have no own seed derive theirs from it.
-
-        TypeError or ValueError if `seed` is not an int in `[0, 2^64)`.
-        """
+        """Return this dataset with a seed, in `[0, 2^64)`. Later random operations that have none derive theirs from it."""
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
@@ -368,6 +366,7 @@ class IterMethods(
         return IterDataset.of_stream(interleaved([each.chain_stream for each in listed], names, cycle_length))
 
     to_device = to_device
+    across_hosts = across_hosts
 
 
 class IterDataset(IterMethods[T]):

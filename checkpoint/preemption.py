@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -13,6 +15,12 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
 from ..errors import HostsError
+
+# Chosen: as long as Kubernetes gives by default, so that waiting longer would be in vain.
+SAVE_SECONDS = 30
+"""Longest wait for other processes to save."""
+
+_preemptions = itertools.count()  # the same on all processes
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -38,8 +46,12 @@ def on_preemption(
     that it is at. When it asks for the next element, `save(iterator)` is called, and the loop ends.
 
     After `jax.distributed.initialize()`, all processes end after the same step, also if only one of them got the signal: by
-    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. Without
-    it, each process ends for itself; the states of different steps can be restored together, by `set_states`.
+    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. The loop
+    ends when all of them have saved, or after 30 s, because the end of the first process aborts the others.
+
+    Hosts that agree on their batches by a folder (`loader.across_hosts(folder=…)`) end after the same step, too. Otherwise
+    each process ends for itself; the states of different steps can be restored together, by
+    `set_states`.
 
     Args:
         iterator: the iterator of a loader, of a dataset, or of `to_device`.
@@ -114,6 +126,7 @@ class Preemptible(Generic[T]):
             finally:
                 self.close()
             self.preempted = True
+            _wait_for_others()
             raise StopIteration
         try:
             return next(self.iterator)
@@ -124,7 +137,7 @@ class Preemptible(Generic[T]):
 
     def _is_announced(self) -> bool:
         if not _are_connected():
-            return self._came.came
+            return self._came.came if not getattr(self.iterator, "agrees", False) else self._is_agreed()
         if self._came.came and not self._came.passed_on:  # of another signal than SIGTERM
             self._came.passed_on = True
             os.kill(os.getpid(), signal.SIGTERM)
@@ -138,6 +151,14 @@ class Preemptible(Generic[T]):
                 'jax.config.update("jax_enable_preemption_service", False).'
             ) from error
 
+    def _is_agreed(self) -> bool:
+        """Return True if the hosts, which agree on their batches by a folder, have agreed to end here."""
+        iterator: Any = self.iterator
+        if self._came.came and not self._came.passed_on:
+            self._came.passed_on = True
+            iterator.ask_to_stop()
+        return bool(iterator.stops_here)
+
     def close(self) -> None:
         """Handle signals as before. The iterator stays open."""
         self._restore()
@@ -147,6 +168,16 @@ class Preemptible(Generic[T]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _wait_for_others() -> None:
+    """Wait until all processes of JAX have saved: when the first process ends, JAX aborts the others at once."""
+    if not _are_connected():
+        return
+    from jax._src.distributed import global_state
+
+    with contextlib.suppress(RuntimeError):  # another one has failed, or needs longer
+        global_state.client.wait_at_barrier(f"headrace-saved-{next(_preemptions)}", SAVE_SECONDS * 1000)
 
 
 class _Notice:

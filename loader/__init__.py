@@ -6,7 +6,7 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, load
-    from .device import DeviceLoader, device_put, shard_options_for
+    from .device import DeviceLoader, HostLoader, RemoteLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
     from .options import Auto, ReadOptions
 
@@ -15,7 +15,9 @@ __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DeviceLoader",
+    "HostLoader",
     "ReadOptions",
+    "RemoteLoader",
     "device_put",
     "load",
     "shard_options_for",
@@ -28,6 +30,8 @@ if not TYPE_CHECKING:
             "DataLoader": "data_loader",
             "DataLoaderIterator": "iterator",
             "DeviceLoader": "device",
+            "HostLoader": "device",
+            "RemoteLoader": "device",
             "Auto": "options",
             "ReadOptions": "options",
             "device_put": "device",

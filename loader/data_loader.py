@@ -25,6 +25,7 @@ from .arguments import (
     warn_of_shared_blocks,
 )
 from .device.description import to_device
+from .device.hosts.across import across_hosts
 from .executors.protocol import Tuning
 from .failures import OnError
 from .iterator import DataLoaderIterator
@@ -202,9 +203,7 @@ class LoaderMethods(Remarks):
         Skipped records are not read, unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the
         same steps.
 
-        Raises:
-            TypeError: if `ranges` are not pairs of integers.
-            ValueError: if a range is empty, or begins below 0.
+        Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty or begins below 0.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
@@ -246,6 +245,7 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
 
     to_device = to_device
+    across_hosts = across_hosts
 
     def __repr__(self) -> str:
         pipeline = self._pipeline

@@ -156,7 +156,7 @@ class Epochs(Resumable, Generic[Kind]):
         state = LoaderState.from_json(self._batches.get_state())
         identity = state.identity.with_order(0, {**state.identity.order, "epoch": self._number + 1})
         start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))
-        return LoaderState(start, state.step, state.shard, identity).to_json()
+        return LoaderState(start, self._batches.step, state.shard, identity).to_json()
 
 
 def epoch_of(state: LoaderState) -> int:

@@ -144,6 +144,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
             decision=observer.decision,
+            last_waits=tuple(observer.waits.last.copy()),
+            quantiles=observer.quantiles(stage_names(self._pipeline)) if counted.stages else {},
         )
 
     def snapshot(self) -> Snapshot:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..common.messages import short_repr, shorten
 from ..common.units import format_bytes, format_seconds
+from .timing.quantiles import Quantiles, as_plain
 from .timing.snapshot import Snapshot, StageNames, StageStats, WorkerStats
 from .timing.times import TaskEvent, WorkerEvent
 
@@ -39,12 +40,18 @@ class IteratorStats(Snapshot):
             killed.
         decision: sentence that says why your thread makes the batches although workers were asked
             for; "" if it does not.
+        quantiles: quantiles of the waits for the last 1,000 elements ("next"), and of the last timed tasks: "hand-over" to
+            your process, and the tasks of each stage, by its name; empty if no task is known.
+        last_waits: seconds of the waits for the last 1,000 elements, oldest first. If several elements came at once, the
+            wait was for the first of them.
     """
 
     workers: WorkerStats | None = None
     tasks: tuple[TaskEvent, ...] = field(default=(), repr=False)
     worker_events: tuple[WorkerEvent, ...] = field(default=(), repr=False)
     decision: str = ""
+    quantiles: dict[str, Quantiles] = field(default_factory=dict, repr=False)
+    last_waits: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def reads_under_way(self) -> float:
@@ -66,15 +73,16 @@ class IteratorStats(Snapshot):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except single tasks, events and the times of a device feeder, as plain values for JSON."""
-        plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
-        del plain["tasks"], plain["worker_events"], plain["feeding"]
-        return plain
+        plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=(), last_waits=()))
+        del plain["tasks"], plain["worker_events"], plain["feeding"], plain["last_waits"]
+        return plain | {"quantiles": as_plain(self.quantiles.items())}
 
     def __str__(self) -> str:
         rows = [("waited in next()", self.waited), ("your own work", self.elapsed - self.waited)]
         return "\n".join(
             [
                 *table(f"{self.steps:,} steps", self.elapsed, rows),
+                *lines_of_waits(self.quantiles.get("next")),
                 *self.lines(OPERATION_LINES),
                 f"  {'left out, as they failed':27} {self.skipped:9}",
                 f"What to do: {self._advice()}",
@@ -96,6 +104,10 @@ class IteratorStats(Snapshot):
             *lines_of_stages(self.stages, operations),
         ]
 
+    def most_work(self) -> str:
+        """Return the name of the operation, or of the other part of the work, that took most time; "" if none is known."""
+        return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
+
     def _advice(self) -> str:
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
@@ -105,7 +117,7 @@ class IteratorStats(Snapshot):
             reads = f"{self.reads_under_way:.0f} reads under way"
             return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."
         who = "workers are slower than your loop" if self.worker_count else "your thread does the work"
-        name, _, _ = max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))
+        name = self.most_work()
         most = f", mostly `{shorten(name, 24)}`" if name else ""
         return f"{who}{most}; headrace.diagnose(loader) says what would help."
 
@@ -125,6 +137,18 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
     """
     title = f"{what} in {elapsed:.3f} s"
     return [f"{title:31} seconds   share", *(_row(name, seconds, elapsed) for name, seconds in rows)]
+
+
+def lines_of_waits(waits: Quantiles | None) -> list[str]:
+    """Return a list with one line, the quantiles of the last waits; an empty list if there were none.
+
+    >>> lines_of_waits(Quantiles(0.001, 0.002, 0.01, 0.25, 1000))
+    ['  last 1,000 waits: median 1.0 ms, 95 % under 2.0 ms, 99 % under 10.0 ms, longest 250 ms']
+    """
+    if waits is None or not waits.number:
+        return []
+    p50, p95, p99, longest = map(format_seconds, waits[:4])
+    return [f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest {longest}"]
 
 
 def _row(name: str, seconds: float, whole: float) -> str:

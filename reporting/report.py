@@ -13,6 +13,7 @@ from ..common.redaction import redacted
 from ..common.units import format_bytes
 from .composition import LOOKED_UP, Composition
 from .files import written
+from .hosts import HostWatch
 from .plots import (
     check_matplotlib,
     memory_plot,
@@ -26,7 +27,7 @@ from .recording import Recording
 from .timeline import timeline
 
 
-def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
+def write_report(loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | None = None) -> Path:
     """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
 
     The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a verdict, and throughput and
@@ -35,6 +36,7 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.
         path: path of the file. An existing file is replaced.
+        hosts: result of `headrace.watch_hosts`: the page then names the slowest host. None (default): only this process.
 
     Returns:
         The path.
@@ -51,28 +53,31 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
     ...     headrace.write_report(iterator, folder + "/report.html").read_text()[:15]
     '<!doctype html>'
     """
-    return write_recording(Recording.of(loop), path)
+    return write_recording(Recording.of(loop), path, about_hosts="" if hosts is None else str(hosts.stats()))
 
 
-def write_recording(recording: Recording, path: str | os.PathLike[str], verdict: str = "") -> Path:
+def write_recording(
+    recording: Recording, path: str | os.PathLike[str], verdict: str = "", about_hosts: str = ""
+) -> Path:
     """Write a recording of a loop as an HTML page, and return the path of the file; see `write_report`.
 
     Args:
         recording: the recording.
         path: path of the file.
         verdict: text about what limits the loop, which is put at the top; "" for none.
+        about_hosts: text about all hosts; "" for none.
     """
     check_matplotlib()
-    return written(path, page(recording, verdict).encode())
+    return written(path, page(recording, verdict, about_hosts).encode())
 
 
-def page(recording: Recording, verdict: str = "") -> str:
-    """Return an HTML page about a recording of a loop. `verdict` is a text that is put at the top; "" for none."""
+def page(recording: Recording, verdict: str = "", about_hosts: str = "") -> str:
+    """Return an HTML page about a recording of a loop, with a verdict at the top and a text about hosts; "" for none."""
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
         f"<section><h2>{escape(name)}</h2>\n<p>{escape(text)}</p>\n<div class='wide'>{picture}</div></section>"
-        for name, text, picture in _sections(recording, bool(verdict))
+        for name, text, picture in (*_of_hosts(about_hosts), *_sections(recording, bool(verdict)))
         if picture
     )
     return Template(Path(__file__).with_name("report.html").read_text("utf-8")).substitute(
@@ -81,6 +86,11 @@ def page(recording: Recording, verdict: str = "") -> str:
         verdict=f"<p>{escape(said)}</p>\n<pre>{escape(table)}</pre>" if rest.strip() else "",
         sections=sections,
     )
+
+
+def _of_hosts(about: str) -> Iterator[tuple[str, str, str]]:
+    said, _, table = redacted(about).partition("\n")
+    yield "Hosts", said, f"<pre>{escape(table)}</pre>" if table else ""
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shor
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
+from ..loader.device.hosts.across import HostLoader
 from ..loader.timing.listeners import listening
 
 _NAME_A_LOADER = "Name a function without arguments that returns one"
@@ -29,7 +30,7 @@ class FirstLoop(BaseException):
     """Raised in a user's program to stop it before its first loop. `except Exception` in the program does not catch it."""
 
 
-LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
+LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader, HostLoader)
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,15 @@ def stream(run: Any) -> Stream:
     if pipeline.has("repeat"):
         dataset = dataset.repeat(pipeline.number("repeat"))
     dataset = dataset.map(int).map(run.touch)
-    shard = headrace.ShardOptions(run.host, run.leg.hosts, drop_remainder=run.event.alike)
+    shard = headrace.ShardOptions(run.host, run.leg.hosts)
     dataset = _staged(dataset.to_iter_dataset(shard_options=shard), pipeline)
-    dataset = dataset.batch(run.leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
+    dataset = dataset.batch(run.leg.batch, drop_remainder=pipeline.has("drop"))
     if pipeline.has("map_batch"):
         dataset = dataset.map(lambda batch: batch + MAPPED)
-    return Stream(iter(dataset.mp_prefetch(run.leg.workers)), run.states)
+    dataset = dataset.mp_prefetch(run.leg.workers)
+    if run.event.alike:
+        dataset = dataset.across_hosts("pad", folder=run.folder.parent / "hosts")
+    return Stream(iter(dataset), run.states, run.event.alike)
 
 
 def _staged(dataset: Any, pipeline: Any) -> Any:
@@ -78,8 +81,8 @@ def _staged(dataset: Any, pipeline: Any) -> Any:
 class Stream:
     """Batches as lists of numbers."""
 
-    def __init__(self, iterator: Any, states: list[bytes] | None) -> None:
-        self._iterator = iterator
+    def __init__(self, iterator: Any, states: list[bytes] | None, masked: bool) -> None:
+        self._iterator, self._masked = iterator, masked
         self.state = iterator.get_state
         self.close = iterator.close
         if states:
@@ -89,4 +92,4 @@ class Stream:
         batch = next(self._iterator)
         if isinstance(batch, dict):
             return [int(token) for token in batch["tokens"].ravel() if token]
-        return [int(number) for number in batch]
+        return [int(number) for number in (batch[self._iterator.mask] if self._masked else batch)]

@@ -5,6 +5,8 @@ feeder is described.
 """
 
 from .description import DeviceLoader, device_put
+from .hosts.across import HostLoader
 from .hosts.shard_options import shard_options_for
+from .remote.description import RemoteLoader
 
-__all__ = ["DeviceLoader", "device_put", "shard_options_for"]
+__all__ = ["DeviceLoader", "HostLoader", "RemoteLoader", "device_put", "shard_options_for"]

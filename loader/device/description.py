@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from ...common.messages import a_kind_of, shorten
 from ...common.validation import whole_number
 from ...migration_hints.decorators import explained_as
+from .hosts.verdict import OnUneven
 from .options import FeederOptions
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jax.sharding import Mesh, Sharding
 
     from ..epochs import Epochs
-    from .feeder import DeviceFeeder
+    from .device_feeder import DeviceFeeder
 
     class Device(Protocol):
         """A `jax.Device`, for type checkers."""
@@ -61,13 +62,15 @@ class DeviceLoader(FeederOptions):
             host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
             divided over the devices. "error": raise an error. "drop": end the stream there, on all
-            hosts. "pad": fill batches up with zeros, see `feeder.mask`.
+            hosts. "pad": fill batches up with zeros, see `feeder.mask`. "repeat": fill them up with
+            rows that this host had before: of the same batch, or of its first batches.
         pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ValueError: when a feeder's first batch is asked for, another feeder that runs reads from the same iterator.
+        ValueError: `on_uneven="repeat"`, and the source is not a `DataLoader` or a dataset; or, when a
+            feeder's first batch is asked for, another feeder that runs reads from the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -78,7 +81,7 @@ class DeviceLoader(FeederOptions):
     def __len__(self) -> int:
         """Return the length of the source, i.e. its number of batches in this process.
 
-        On several hosts, `on_uneven="drop"` may end the stream earlier, and "pad" may make it longer.
+        On several hosts, `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make it longer.
 
         Raises:
             TypeError: the source has no length.
@@ -110,11 +113,9 @@ class DeviceLoader(FeederOptions):
         return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> DeviceFeeder:
-        from .feeder import DeviceFeeder
-        from .upstream import Upstream
+        from .device_feeder import DeviceFeeder
 
-        iterator = iter(self.source)
-        return DeviceFeeder(self, Upstream(iterator, owned=iterator is not self.source))
+        return DeviceFeeder.over(self)
 
 
 @explained_as("to_device")
@@ -126,7 +127,7 @@ def to_device(
     device_buffer: int = 2,
     transform: Callable[[Any], Any] | None = None,
     on_unsupported: Literal["error", "keep"] = "error",
-    on_uneven: Literal["error", "drop", "pad"] = "error",
+    on_uneven: OnUneven = "error",
     pinned_host: bool = False,
 ) -> DeviceLoader:
     """Return the same stream as trees of `jax.Array`, which are transferred before the user asks for them.
@@ -141,7 +142,8 @@ def to_device(
             None: no function.
         on_unsupported: "error", or "keep" to receive strings and objects unchanged, on the host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
-            divided over the devices: "error", "drop" (end the stream there), or "pad" (fill up).
+            divided over the devices: "error", "drop" (end the stream there), "pad" (fill up with
+            zeros), or "repeat" (fill up with earlier rows).
         pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:

@@ -1,6 +1,6 @@
-"""The user's side of a device feeder: start runs, deliver batches on their devices, and keep the user's position.
+"""The user's side of a feeder: start runs, deliver their batches, and keep the user's position.
 
-In: an iterator to read from ("upstream") and a sharding. Out: trees of `jax.Array`; and at any
+In: an iterator to read from ("upstream"). Out: its batches, on devices or on the host; and at any
 moment a state from which the stream can continue.
 """
 
@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import jax
 import numpy as np
 
 from ...common.validation import warn
@@ -25,55 +24,49 @@ from ..timing.listeners import begins
 from ..timing.profiles import profiled
 from ..timing.snapshot import Snapshot
 from .hosts.agreement import Agreements
-from .options import FeederOptions
+from .options import CommonOptions
+from .prepared import Placement
 from .queue import Delivered, End, Failed, HandOver
 from .run import Intake, Run, leave_to
-from .shardings import processes_of
 from .stats import FeederStats, Watch
 from .stepper import Stepper
-from .transfer import Transfer
 from .upstream import Upstream
 
 CLOSE_SECONDS = 5.0
 """Seconds that `close` waits for a source that is reading a record."""
 
 
-class DeviceFeeder(StreamPositionAPI):
-    """One pass over a stream, transferred to the devices before the user needs it; made by `iter(loader.to_device(…))`.
+class Feeder(StreamPositionAPI):
+    """Base of the feeders: batches of an iterator, made ahead of the user, with the same number on all hosts.
 
-    Use it from one thread at a time. The iterator that it reads from belongs to it until it is
-    closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an
-    iterator that you passed returns to your position if it has a state; otherwise the batches that
-    were read ahead are lost.
-
-    Its state is the state after the last batch that *you received*, whatever is in the buffers. The
-    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads from
-    something other than a `DataLoader`, steps, epochs and records are unknown, and asking for them
-    raises a TypeError.
-
-    After an error, the state is the state after the last batch that you received, and the next `next`
-    tries again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
-    returns the batch after the failed batch. To stop the threads at once, close the feeder, use it as a
-    context manager, or delete it.
+    Args:
+        description: options of the feeder.
+        upstream: the iterator that it reads.
+        agreements: makes the agreement of each run with the other hosts.
+        placement: puts batches where the user wants them.
     """
 
-    def __init__(self, description: FeederOptions, upstream: Upstream) -> None:
+    def __init__(
+        self, description: CommonOptions, upstream: Upstream, agreements: Agreements, placement: Placement
+    ) -> None:
         self._description = description
         self._upstream = upstream
-        self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
-        self._transfer = Transfer(description)
+        self._agreements = agreements
+        self._transfer = placement
         self._run: Run | None = None
         self._left: Run | None = None  # a run that was told to end
         self._finalizer: Any = None
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
+        self.stops_here = False  # a host is asked to end, and all loops end after the last batch
+        self._step_of_others = 0  # after a batch without records of this host, or the end: at least this step
         self._ended = False
         self._in_next = False
         self._closed = self._done = False  # told to close; nothing is left to be closed
         self._watch = Watch()
 
     def __next__(self) -> Any:
-        """Return the next batch, on its devices.
+        """Return the next batch, on its devices or on the host.
 
         Raises:
             StopIteration: the stream has ended.
@@ -99,6 +92,7 @@ class DeviceFeeder(StreamPositionAPI):
             self._watch.note(began, time.perf_counter(), item.times)
             # from here on, nothing is called
             self._upstream.user_mark, self._mask, self._empty = item.mark, item.mask, item.empty
+            self._step_of_others, self.stops_here = item.at, item.last
             ready.taken += 1
             del ready.items[0]
             return item.batch
@@ -107,19 +101,28 @@ class DeviceFeeder(StreamPositionAPI):
 
     @property
     def mask(self) -> Any:
-        """Mask of the batch delivered last: a `jax.Array` `bool[rows]`, False for rows that were filled in.
+        """Mask of the batch delivered last: an array `bool[rows]`, False for rows that were filled in.
 
-        It is divided over the devices as the batch is.
+        With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a NumPy array.
 
         Raises:
-            ValueError: no batch was delivered yet, `on_uneven` is not "pad", or the batch has no array with an axis.
+            ValueError: no batch was delivered yet, `on_uneven` is neither "pad" nor "repeat", or the batch has no array
+                with an axis.
         """
         if self._mask is None:
             raise ValueError(
-                'mask exists only with on_uneven="pad", after a batch that contains an array with rows. Pass '
+                'mask exists only with on_uneven="pad" or "repeat", after a batch that contains an array with rows. Pass '
                 'on_uneven="pad", and call next() before you read mask.'
             )
         return self._mask
+
+    @property
+    def step(self) -> int:
+        """Number of the next batch, from 0, the same on all hosts: batches without records of this host count, too.
+
+        Earlier runs count. After `set_state` with a state of such a batch, it counts them from the next batch on.
+        """
+        return max(int(self.here().step), self._step_of_others)
 
     def stats(self) -> FeederStats:
         """Return how long you waited for batches, in seconds for each cause, and the times of the loader's work.
@@ -304,7 +307,8 @@ class DeviceFeeder(StreamPositionAPI):
         self._agreements.forget()
         self._upstream.forget_changes()
         self._upstream.user_mark = self._mask = None
-        self._ended = self._empty = False
+        self._ended, self._empty, self._step_of_others = False, False, 0
+        self.stops_here = self._upstream.stops = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
         """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error that came in place of a batch.
@@ -323,6 +327,7 @@ class DeviceFeeder(StreamPositionAPI):
                 "this feeder was closed by another thread while it waited for a batch. Make a new one, and "
                 "restore the state in it."
             )
+        self._step_of_others = item.at if item is not None else 0
         self._ended = True  # before anything that can be interrupted: other hosts would not begin another run
         self._settle(CLOSE_SECONDS)
         raise StopIteration

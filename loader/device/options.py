@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import MissingExtraError
+from .hosts.verdict import POLICIES, OnUneven
 
 
 def jax_for(what: str) -> Any:
@@ -30,6 +31,29 @@ def jax_for(what: str) -> Any:
     return jax
 
 
+class CommonOptions(Protocol):
+    """The options that all feeders have, with devices and without.
+
+    Attributes:
+        source: the loader, or another iterable of batches.
+        transform: function that is applied to each batch on the host; None for no function.
+        on_uneven: what to do if hosts have different amounts of data.
+        host_buffer: number of batches that may wait on the host, read and transformed.
+        device_buffer: number of batches that may wait for the user.
+    """
+
+    @property
+    def source(self) -> Iterable[Any]: ...
+    @property
+    def transform(self) -> Callable[[Any], Any] | None: ...
+    @property
+    def on_uneven(self) -> OnUneven: ...
+    @property
+    def host_buffer(self) -> int: ...
+    @property
+    def device_buffer(self) -> int: ...
+
+
 @dataclass(frozen=True, eq=False)
 class FeederOptions:
     """The options of a device feeder, as attributes; `DeviceLoader` describes them.
@@ -45,7 +69,7 @@ class FeederOptions:
     device_buffer: int = 2
     transform: Callable[[Any], Any] | None = None
     on_unsupported: Literal["error", "keep"] = "error"
-    on_uneven: Literal["error", "drop", "pad"] = "error"
+    on_uneven: OnUneven = "error"
     pinned_host: bool = False
 
     def __post_init__(self) -> None:
@@ -65,5 +89,5 @@ class FeederOptions:
                 "takes a batch and returns a batch."
             )
         one_of("on_unsupported", self.on_unsupported, "error", "keep")
-        one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
+        one_of("on_uneven", self.on_uneven, *POLICIES)
         object.__setattr__(self, "sharding", as_shardings(self.sharding))

@@ -55,10 +55,12 @@ class Delivered:
     Attributes:
         batch: the batch.
         mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
-            `on_uneven="pad"`, or if no array of the batch has an axis.
+            `on_uneven="pad"` or "repeat", or if no array of the batch has an axis.
         mark: position of the upstream iterator after this batch.
         times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.
+        at: if `empty`, the step number after this batch of the hosts that have data; otherwise 0.
+        last: True if a host is asked to end, so that all loops end after this batch.
     """
 
     batch: Any
@@ -66,6 +68,8 @@ class Delivered:
     mark: Any
     times: Times
     empty: bool
+    at: int = 0
+    last: bool = False
 
 
 @dataclass(slots=True)
@@ -74,9 +78,11 @@ class End:
 
     Attributes:
         mark: position of the iterator.
+        at: largest step number of a host, if the streams of all hosts have ended; 0 if it is unknown.
     """
 
     mark: Any = None
+    at: int = 0
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ a batch are computed once for all batches of that layout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import ShardingError
 from ...operations.trees import Structure
+from .prepared import describe_leaf
 from .trees import NAMESPACE, flatten
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
@@ -258,19 +259,22 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
     )
 
 
-def describe_leaf(name: str) -> str:
-    """Return the text with which messages name a leaf (array) of a batch. The name is empty if the batch is a single array."""
-    return f"the batch's leaf {shorten(name)}" if name else "the batch"
-
-
 def processes_of(shardings: Any) -> list[int]:
     """Return the indices of the processes that hold a piece of any array, sorted, for a sharding or a tree of them."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 
 
-def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
+def _process_of(device: Any) -> int:
+    return int(device.process_index)
+
+
+def leading_parts(sharding: Sharding, host_of: Callable[[Any], Any] = _process_of) -> dict[Any, frozenset[int]]:
     """Return, for each process, the indices of the pieces of the leading axis that its devices hold.
+
+    Args:
+        sharding: the sharding.
+        host_of: function that returns the process of a device, or another key of its host.
 
     Raises:
         ShardingError: the sharding has no mesh.
@@ -278,7 +282,7 @@ def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
     if not isinstance(sharding, NamedSharding):
         raise ShardingError(f"{short_repr(sharding)} has no mesh. Pass a NamedSharding or (mesh, axis names).")
     count = _size(sharding.mesh, [*sharding.spec, None][0])
-    held: dict[int, set[int]] = {}
+    held: dict[Any, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():
-        held.setdefault(device.process_index, set()).add(index[0].indices(count)[0])
+        held.setdefault(host_of(device), set()).add(index[0].indices(count)[0])
     return {process: frozenset(parts) for process, parts in held.items()}

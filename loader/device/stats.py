@@ -13,8 +13,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..stats import LITTLE, IteratorStats, table
+from ..stats import LITTLE, IteratorStats, lines_of_waits, table
 from ..timing.observer import Waits
+from ..timing.quantiles import Quantiles, as_plain, quantiles_of
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
 from .queue import Times
 
@@ -62,12 +63,20 @@ class FeederStats:
     batches: tuple[BatchTimes, ...] = field(default=(), repr=False)
     loader: IteratorStats | None = None
 
+    @property
+    def quantiles(self) -> dict[str, Quantiles]:
+        """Quantiles of the waits for the last 1,000 batches ("next"), of their causes, and of the loader's tasks."""
+        causes = dict(zip(("next", *PARTS_OF_A_WAIT[1:-1], "hand-over"), zip(*self.last, strict=True)))
+        own = {name: quantiles_of(seconds) for name, seconds in causes.items()}
+        return ({} if self.loader is None else self.loader.quantiles) | own
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything except the single steps, as plain values for JSON."""
         return {
             "steps": self.steps,
             "elapsed": self.elapsed,
             "total": dict(zip(PARTS_OF_A_WAIT, self.total)),
+            "quantiles": as_plain(self.quantiles.items()),
             "loader": None if self.loader is None else self.loader.to_dict(),
         }
 
@@ -79,7 +88,14 @@ class FeederStats:
             ("your own work", self.elapsed - waited),
         ]
         work = [] if self.loader is None or not self.loader.stages else self.loader.lines(OPERATION_LINES)
-        return "\n".join([*table(f"{self.steps:,} steps", self.elapsed, rows), *work, f"What to do: {self._advice()}"])
+        return "\n".join(
+            [
+                *table(f"{self.steps:,} steps", self.elapsed, rows),
+                *lines_of_waits(self.quantiles.get("next")),
+                *work,
+                f"What to do: {self._advice()}",
+            ]
+        )
 
     def _advice(self) -> str:
         waited, *parts = self.total

@@ -13,11 +13,11 @@ from ...common.messages import first_few, shorten
 from ...errors import HostsError, ShardingError
 from ..timing.profiles import profiled
 from .hosts.agreement import Agreement
-from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide
-from .options import FeederOptions
+from .hosts.repeats import Repeats
+from .hosts.verdict import FILLING, Go, Offer, Refuse, Stop, Verdict, decide
+from .options import CommonOptions
+from .prepared import Arrangement, Placement, Prepared, describe_leaf
 from .queue import Delivered, End, Failed, Loaded, Times
-from .shardings import describe_leaf
-from .transfer import Arrangement, Prepared, Transfer
 from .upstream import Upstream
 
 Stopped = Callable[[], bool]
@@ -29,12 +29,12 @@ class Stepper:
     Args:
         description: options of the feeder.
         upstream: the iterator that the feeder reads.
-        transfer: transfers batches.
+        transfer: transfers batches, or keeps them on the host.
         agreement: agreement with other processes; None if no other process takes part.
     """
 
     def __init__(
-        self, description: FeederOptions, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
+        self, description: CommonOptions, upstream: Upstream, transfer: Placement, agreement: Agreement | None
     ) -> None:
         self._upstream = upstream
         self._transfer = transfer
@@ -42,6 +42,7 @@ class Stepper:
         self._on_uneven = description.on_uneven
         # True: batches arrive here unchanged, so the numbers of rows that their iterator has promised are right.
         self._promises = description.transform is None
+        self._repeats = Repeats(description) if description.on_uneven == "repeat" else None
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # leaves without rows, which must be equal in all batches
         self._known: tuple[Arrangement, int] | None = None
@@ -62,6 +63,8 @@ class Stepper:
             stream; a `Failed` if this process or the agreement failed; None if `stopped()` became True.
         """
         agree_from = time.perf_counter()
+        if self._agreement is not None and not self._agreement.begin(stopped):
+            return None
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
         if isinstance(prepared, Failed):
             item, prepared = prepared, None
@@ -69,22 +72,23 @@ class Stepper:
         if isinstance(item, Failed) or verdict is None:
             return item if isinstance(item, Failed) else None
         if isinstance(verdict, Stop):
-            return End()
+            return End(at=verdict.at)
         if isinstance(verdict, Refuse):
             return Failed(HostsError(verdict.message))
-        prepared = prepared or self._empty(stopped)
+        ended = isinstance(item, End)
+        prepared = self._filler(item, verdict, stopped) if prepared is None else prepared
         if prepared is None:
             return None
         agreed = time.perf_counter()
-        batch, mask = self._put(prepared, verdict.rows)
+        batch, mask = self._put(prepared, verdict.rows, 0 if ended else None)
         made = item.made if isinstance(item, Loaded) else (agree_from,) * 3
         times = Times(*made, agree_from, agreed, time.perf_counter())
-        return Delivered(batch, mask, item.mark, times, empty=isinstance(item, End))
+        return Delivered(batch, mask, item.mark, times, empty=ended, at=verdict.at if ended else 0, last=verdict.last)
 
-    def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
+    def _put(self, prepared: Prepared, rows: int | None, real: int | None) -> tuple[Any, Any]:
         try:
             with profiled("transfer"):
-                return self._transfer.put(prepared, rows)
+                return self._transfer.put(prepared, rows, real)
         except BaseException:
             if self._agreement is not None:
                 self._agreement.spoiled = True
@@ -123,14 +127,29 @@ class Stepper:
     def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, usual: int) -> Offer:
         if isinstance(item, Failed):
             return self._failure(item.error)
+        at = self._step_at(item)
         if prepared is None:
-            return Offer("end", self._on_uneven)
+            return Offer("end", self._on_uneven, at=at, stops=self._upstream.stops)
         if self._agreement is not None and self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
         known = prepared.arrangement
         steady = self._upstream.steady(item.mark) if self._promises else 1
-        return Offer("batch", self._on_uneven, known.rows, usual, known.divisor, known.described, steady)
+        return Offer(
+            "batch",
+            self._on_uneven,
+            known.rows,
+            usual,
+            known.divisor,
+            known.described,
+            steady,
+            at=at,
+            stops=self._upstream.stops,
+        )
+
+    def _step_at(self, item: Loaded | End | Failed) -> int:
+        """Return the step number after a batch, or at the end; 0 if the batches do not come from a loader."""
+        return 0 if isinstance(item, Failed) or self._upstream.host_iterator is None else int(item.mark.step)
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
         """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
@@ -143,13 +162,19 @@ class Stepper:
             item: the batch.
             arrangement: facts about batches of its layout.
         """
-        if self._on_uneven != "pad" or arrangement.rows < 0:
+        if self._on_uneven not in FILLING or arrangement.rows < 0:
             return 0
         if self._upstream.host_iterator is not None:
             return self._upstream.usual_rows(item.mark, arrangement.rows, not self._promises)
         most = max(self._most_rows.get(arrangement.described, 0), arrangement.rows)
         self._most_rows[arrangement.described] = most
         return most
+
+    def _filler(self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped) -> Prepared | None:
+        """Return the batch that this process delivers after its end: an empty one, or one of its own batches again."""
+        if self._repeats is None:
+            return self._empty(stopped)
+        return self._transfer.prepare(self._repeats.batch(verdict.at - self._step_at(item) - 1))
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
         """Return a batch without rows, to be filled up with zeros, with the structure of earlier batches.
@@ -176,6 +201,8 @@ class Stepper:
             error: the error that ended the run, or None. An error that came from another host does not count as a
                 failure of this host.
         """
+        if self._repeats is not None:
+            self._repeats.close()
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)
             self._agreement.leave(self._failure(error) if failed and error is not None else None)

@@ -11,22 +11,19 @@ must stay unchanged until the transfer is done; this module waits for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ...common.messages import first_few, short_repr
-from ...errors import ShardingError
+from ...common.messages import short_repr
 from ...operations.trees import Structure, leaf_names
+from .hosts.verdict import FILLING
 from .options import FeederOptions
+from .prepared import Arrangement, Prepared, check_rows, describe_leaf, leading_rows
 from .shardings import (
     STAYS,
     check,
-    describe_leaf,
     divides_rows,
     for_leaves,
     global_shape,
@@ -36,83 +33,6 @@ from .shardings import (
     with_rank,
 )
 from .trees import flatten
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """Facts about all batches with the same structure, shapes and dtypes. A leaf is an array or number of the batch.
-
-    Attributes:
-        structure: structure of the batch.
-        kinds: shape and dtype of each leaf.
-        names: name of each leaf.
-        going: indices of the leaves that are transferred to devices.
-        shardings: sharding of each leaf in `going`.
-        leading: index, in `going`, of the leaf that defines the number of rows: the first that is
-            divided along its leading axis, or else the first that has an axis; None if there is
-            none.
-        with_rows: indices of the leaves whose leading axis has the rows.
-        rows: number of rows; -1 if no leaf has rows.
-        divisor: `rows` must be a multiple of this number.
-        cut: a pair (index of the leaf, dtype on devices) for each integer leaf that has fewer bits on
-            devices.
-    """
-
-    structure: Structure
-    kinds: list[tuple[tuple[int, ...], Any]]
-    names: list[str]
-    going: list[int]
-    shardings: list[Any]
-    leading: int | None
-    with_rows: frozenset[int]
-    rows: int
-    divisor: int
-    cut: list[tuple[int, Any]]
-
-    @cached_property
-    def described(self) -> str:
-        """Description of the leaves that are transferred, without the number of rows. It must be equal on all hosts."""
-        return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
-
-    def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
-        sizes = ["rows", *shape[1:]] if number in self.with_rows else shape
-        return f"{self.names[number] or 'itself'} {dtype}[{', '.join(map(str, sizes))}]"
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A batch split into its leaves (arrays and numbers).
-
-    Attributes:
-        leaves: the leaves.
-        arrangement: facts about all batches with the same structure, shapes and dtypes.
-    """
-
-    leaves: list[Any]
-    arrangement: Arrangement
-
-    def template(self) -> Any:
-        """Return the batch with 0 rows. A process that has no batch left fills it up with zeros.
-
-        Leaves (arrays and numbers) that have no rows keep their values. A leaf that stays on the host is replaced by
-        None.
-        """
-        going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
-        leaves = [
-            _kept(leaf[:0] if number in with_rows else leaf) if number in going else None
-            for number, leaf in enumerate(self.leaves)
-        ]
-        return self.arrangement.structure.unflatten(leaves)
-
-    def constants(self) -> dict[str, bytes]:
-        """Return, by name, the bytes of the leaves (arrays and numbers) that are transferred and have no rows.
-
-        If batches are filled up, these leaves must be equal in all batches, because a process that has no
-        batch left uses the leaves of another batch.
-        """
-        arrangement = self.arrangement
-        constant = [number for number in arrangement.going if number not in arrangement.with_rows]
-        return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
 
 class Transfer:
@@ -129,7 +49,7 @@ class Transfer:
         if description.pinned_host and len(processes_of(description.sharding)) > 1:
             raise ValueError("pinned_host=True works only with devices of a single process. Leave pinned_host= out.")
         self._description = description
-        self._with_mask = description.on_uneven == "pad"
+        self._with_mask = description.on_uneven in FILLING
         self._arrangement: Arrangement | None = None
         self._looks = True  # for integers that are cut
         self.warning: str | None = None  # about the first that was; for the user's thread
@@ -167,9 +87,9 @@ class Transfer:
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
         divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
-        leading, rows, with_rows = _rows(shapes, shardings, divided)
+        leading, rows, with_rows = leading_rows(shapes, divided, [is_everywhere(sharding) for sharding in shardings])
         if self._with_mask:
-            _check_rows([names[number] for number in going], shapes, divided)
+            check_rows([names[number] for number in going], shapes, divided)
         divisor = int(
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
@@ -191,90 +111,29 @@ class Transfer:
             'on_unsupported="keep" to get it on the host, unchanged.'
         )
 
-    def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """Transfer a batch. Return it on its devices, and the mask (None without `on_uneven="pad"` or without rows).
+    def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
+        """Transfer a batch. Return it on its devices, and its mask; the mask is None if nothing is filled up, or without rows.
 
         Args:
             prepared: the batch.
-            rows: number of rows to which it is filled up with zeros; None to leave it as it is. The mask is False
-                for rows that were filled in.
+            rows: number of rows to which it is filled up; None to leave it as it is.
+            real: number of rows for which the mask is True; None: all rows of the batch.
 
         Raises:
             ShardingError: a leaf (array) cannot be divided over its devices.
         """
         arrangement = prepared.arrangement
-        going = [prepared.leaves[number] for number in arrangement.going]
-        if rows is not None and rows != arrangement.rows:
-            going = [
-                _filled(leaf, rows) if number in arrangement.with_rows else leaf
-                for number, leaf in zip(arrangement.going, going)
-            ]
+        going = prepared.filled(rows, self._description.on_uneven == "repeat")
         for number, leaf, sharding in zip(arrangement.going, going, arrangement.shardings):
             check(arrangement.names[number], np.shape(leaf), sharding)
         shardings, masked = arrangement.shardings, self._with_mask and arrangement.leading is not None
         if arrangement.leading is not None and masked:
-            going.append(np.arange(arrangement.rows if rows is None else rows) < arrangement.rows)
+            real = arrangement.rows if real is None else real
+            going.append(np.arange(arrangement.rows if rows is None else rows) < real)
             shardings = [*shardings, with_rank(shardings[arrangement.leading], 1)]
         arrays = to_devices(going, shardings, self._description.pinned_host)
         mask = arrays.pop() if masked else None
-        leaves = prepared.leaves
-        for number, array in zip(arrangement.going, arrays):
-            leaves[number] = array
-        return arrangement.structure.unflatten(leaves), mask
-
-
-def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Find the leaves (arrays) of a batch that have its rows, and the number of rows.
-
-    The first leaf that is divided along its leading axis defines the number, or else the first that has an axis. If
-    some leaf is divided, a leaf that is put whole on every device does not count, even if it has the same length.
-
-    Args:
-        shapes: shape of each leaf.
-        shardings: sharding of each leaf.
-        divided: indices of the leaves that are divided along their leading axis.
-
-    Returns:
-        The index of the leaf that defines the number, or None; the number, or -1; and the indices of all leaves with
-            rows.
-    """
-    leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
-    if leading is None:
-        return None, -1, []
-    rows = shapes[leading][0]
-    alike = [index for index, shape in enumerate(shapes) if shape and shape[0] == rows]
-    return leading, rows, [index for index in alike if not (divided and is_everywhere(shardings[index]))]
-
-
-def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[int]) -> None:
-    """Check that all leaves (arrays) of a batch that have rows have the same number of rows.
-
-    Args:
-        names: name of each leaf.
-        shapes: shape of each leaf.
-        divided: indices of the leaves that are divided along their leading axis. If there are none,
-            all leaves with an axis have rows.
-
-    Raises:
-        ShardingError: the numbers of rows differ.
-    """
-    sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
-    if len(sizes) > 1:
-        each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
-        raise ShardingError(
-            'on_uneven="pad" cannot know which leaves have one row for each record, because their leading '
-            f'axes differ ({each}). Pass a tree of shardings: (mesh, "data") for leaves with rows and '
-            "(mesh, PartitionSpec()) for others."
-        )
-
-
-def _kept(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else np.array(leaf)
-
-
-def _content(leaf: Any) -> bytes:
-    is_of_keys = isinstance(leaf, jax.Array) and not isinstance(leaf.dtype, np.dtype)
-    return np.asarray(jax.random.key_data(leaf) if is_of_keys else leaf).tobytes()
+        return prepared.with_leaves(arrays), mask
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
@@ -349,14 +208,6 @@ def _is_supported(dtype: Any) -> bool:
         "float128",
         "complex256",
     )
-
-
-def _filled(leaf: Any, wanted: int) -> Any:
-    if isinstance(leaf, jax.Array):  # of random keys, too, which NumPy has no zeros of
-        return jnp.concatenate([leaf, jnp.zeros((wanted - len(leaf), *leaf.shape[1:]), leaf.dtype)])
-    filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)
-    filled[: len(leaf)] = leaf
-    return filled
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ...common.messages import a_kind_of
+from .options import CommonOptions
 
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator
@@ -41,8 +42,26 @@ class Upstream:
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
         self.gone = False  # the feeder was closed or dropped
-        self._owned = owned  # the feeder opened it
+        self.stops = False  # this process is asked to end
+        self.owned = owned  # the feeder opened it
         self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
+
+    @classmethod
+    def of(cls, description: CommonOptions) -> Upstream:
+        """Return a new iterator over the source of a feeder; or the source itself if it is an iterator.
+
+        Raises:
+            ValueError: batches shall be repeated, and the source cannot begin again.
+        """
+        iterator = iter(description.source)
+        upstream = cls(iterator, owned=iterator is not description.source)
+        if description.on_uneven == "repeat" and (upstream.host_iterator is None or not upstream.owned):
+            upstream.leave()
+            raise ValueError(
+                f'on_uneven="repeat" begins the stream again, which {a_kind_of(description.source)} cannot. Feed from a '
+                'DataLoader or a dataset, or pass on_uneven="pad".'
+            )
+        return upstream
 
     def loader(self, what: str) -> DataLoaderIterator:
         """Return the iterator if it is a `DataLoader`'s.
@@ -159,7 +178,7 @@ class Upstream:
 
     def leave(self) -> None:
         """Close the iterator; or, if the user passed it, move it back to the user's position."""
-        if not self._owned:
+        if not self.owned:
             self.go_back()
         elif (close := getattr(self.iterator, "close", None)) is not None:
             close()
@@ -169,7 +188,7 @@ class Upstream:
 
         Does nothing if the feeder is still in use and made the iterator itself.
         """
-        if self.gone or not self._owned:
+        if self.gone or not self.owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
                 self.leave()
 

@@ -217,7 +217,7 @@ class Flow:
                 run = StreamEnd(failure)
                 del failure
             else:
-                waits.end(perf_counter())
+                waits.end(perf_counter(), 0 if isinstance(run, StreamEnd) else run.stop - run.start)
             if isinstance(run, StreamEnd):
                 if run.failure is None:
                     return

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...common.distinct import distinct
+from .quantiles import WINDOW, Quantiles, quantiles_of
 from .snapshot import Snapshot, StageNames, WorkerStats
 from .sums import Rows, StageSums, worker_stats
 from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
@@ -40,6 +41,8 @@ class Waits:
 
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
+        last: seconds of the waits for the last elements, oldest first. If several elements came at once, the wait was
+            for the first of them.
     """
 
     def __init__(self) -> None:
@@ -47,14 +50,19 @@ class Waits:
         self._since = self._until = 0.0
         self.began: float | None = None  # the wait that has not ended, in seconds of `time.perf_counter`
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
+        self.last: deque[float] = deque(maxlen=WINDOW)
 
-    def end(self, now: float) -> None:
-        """End the current wait at time `now`."""
+    def end(self, now: float, elements: int = 1) -> None:
+        """End the current wait at time `now`, at which so many elements came; 0 if the stream has ended."""
         began = now if self.began is None else self.began
         if began - self._until >= self._pauses[0]:
             self._since = self._since or began
             self._pauses = self._with(began - (self._until or began))
         self._seconds, self._until, self.began = self._seconds + (now - began), now, None
+        if elements:
+            self.last.append(now - began)
+            if elements > 1:
+                self.last.extend(_NO_WAITS[: elements - 1])
 
     def until(self, now: float) -> float:
         """Return the seconds of all waits up to time `now`, including a wait that has not ended."""
@@ -83,6 +91,9 @@ class Waits:
     def forget_pauses(self) -> None:
         """Forget the two times of which `paused` is the sum, so that it starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
+
+
+_NO_WAITS = (0.0,) * WINDOW
 
 
 class Ledger:
@@ -228,6 +239,23 @@ class Observer:
             shared_bytes=self.slabs.now,
             **more,
         )
+
+    def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
+        """Return quantiles of the last times: "next" (waits), "hand-over", and the tasks of each stage, by its name.
+
+        A hand-over is the time from the end of a task, or from the moment at which its result was asked for if that is
+        later, until the result was received. Of tasks, only those that were timed count.
+
+        Args:
+            names: names and facts of each stage.
+        """
+        rows = self._ledger.since(0)
+        ready = np.maximum(rows["ended"], rows["asked"])
+        found = {"next": self.waits.last.copy(), "hand-over": np.maximum(rows["taken"] - ready, 0.0)}
+        for stage in distinct(rows["stage"]):
+            own = rows[rows["stage"] == stage]
+            found[f"stage {stage}: {', '.join(names[stage].operations) or 'reading'}"] = own["ended"] - own["began"]
+        return {name: quantiles_of(np.fromiter(seconds, np.float64, len(seconds))) for name, seconds in found.items()}
 
     def worker_stats(self) -> WorkerStats:
         """Return statistics about the work of workers, over the last tasks that were timed (at most `KEPT`)."""

@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 import pytest
+from support import preempted_hosts
 
 import headrace
 from headrace import on_preemption
@@ -186,8 +187,17 @@ def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, w
     assert sorted(seen) == list(range(6000))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("by", "workers"), [("jax", 0), ("folder", 2), ("alone", 0), ("alone", 2)])
+def test_two_hosts_that_get_sigterm_at_random_moments_lose_nothing(by, workers, tmp_path):
+    """While they start, in the loop or while they save; one or both, once or twice. More by `python tests/preemptions.py`."""
+    found = preempted_hosts.play(tmp_path, 6, seed=workers, by=by, workers=workers)
+    assert found["runs to the end"] >= 1
+    assert sum(found.values()) > 6
+
+
 HOSTS = textwrap.dedent("""
-    import json, pathlib, sys, time
+    import json, os, pathlib, sys, time
     import jax
     import headrace
 
@@ -200,6 +210,7 @@ HOSTS = textwrap.dedent("""
     seen = []
 
     def save(iterator):
+        time.sleep(int(index))  # the first process, whose end aborts the others, saves first
         (folder / f"{index}-of-{count}.json").write_bytes(iterator.get_state())
 
     with iter(loader) as iterator:
@@ -214,7 +225,9 @@ HOSTS = textwrap.dedent("""
                 seen += batch.tolist()
                 time.sleep(0.005)
         print(json.dumps([batches.preempted, iterator.step, seen]), flush=True)
-    multihost_utils.sync_global_devices("end")
+    if not batches.preempted:
+        multihost_utils.sync_global_devices("end")
+    os._exit(0)  # nobody waits for the others, as if the machine was gone: they must have saved
 """)
 
 

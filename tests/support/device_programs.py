@@ -83,15 +83,30 @@ jax.distributed.initialize(f"localhost:{port}", count, index)
 """What a program of several processes begins with."""
 
 
-def run_together(program: str, count: int, *arguments: object, timeout: float = 120, devices: int = 1) -> list[str]:
-    """What each of `count` processes prints."""
+ALONE = """
+import sys
+index, count = map(int, sys.argv[1:3])
+"""
+"""What a program begins with whose processes know nothing of one another."""
+
+
+def run_together(
+    program: str,
+    count: int,
+    *arguments: object,
+    timeout: float = 120,
+    devices: int = 1,
+    join: str = JOIN,
+    ends: int = 0,
+) -> list[str]:
+    """What each of `count` processes prints, all of which must end with the same return code."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", JOIN + textwrap.dedent(program), *map(str, (index, count, port, *arguments))],
+            [sys.executable, "-c", join + textwrap.dedent(program), *map(str, (index, count, port, *arguments))],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -106,5 +121,5 @@ def run_together(program: str, count: int, *arguments: object, timeout: float = 
             process.kill()
             process.wait()
     for process, (_, errors) in zip(processes, outputs):
-        assert process.returncode == 0, errors
+        assert process.returncode == ends, errors
     return [output for output, _ in outputs]

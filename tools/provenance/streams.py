@@ -14,6 +14,7 @@ from ...common.messages import a_kind_of
 from ...errors import CheckpointError
 from ...loader.data_loader import LoaderMethods
 from ...loader.device.description import DeviceLoader
+from ...loader.device.hosts.across import HostLoader
 from ...loader.epochs import Epochs, one_epoch
 from ...loader.iterator import DataLoaderIterator
 from ...loader.options import ExecutionOptions, ReadOptions
@@ -50,7 +51,7 @@ class Described:
         Raises:
             TypeError: `loader` is none of these.
         """
-        if isinstance(loader, DeviceLoader):
+        if isinstance(loader, (DeviceLoader, HostLoader)):
             return cls.of(loader.source)
         if (iterator := iterator_of(loader)) is not None:
             pipeline, skipped = iterator.as_made

@@ -2,9 +2,10 @@
 
 In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all processes.
 
-The processes exchange messages in the key-value store of jax's coordination service, on the
-feeder's transfer thread and before the training needs the batches. They do not use a collective operation of the
-devices, which could come between the collectives of the training step on another host. If all
+The processes exchange messages in a store (`store.py`): the key-value store of jax's coordination service, or a folder
+that all of them share. They do so on the feeder's transfer thread and before the training needs the batches. They do
+not use a collective operation of the devices, which could come between the collectives of the training step on another
+host. If all
 processes know that the next n batches are full, they agree once for all n. For an endless loader
 whose batches all have equally many records, n is infinite.
 
@@ -28,58 +29,9 @@ from typing import Any
 
 from ....common.messages import first_few
 from ....errors import HostsError, ShardingError
+from .store import KeyValueStore, MessageStore
 from .template import from_text, to_text
 from .verdict import Go, Offer, Refuse, Verdict, decide
-
-WAIT_MS = 200
-"""Milliseconds after which a waiting process checks whether it should stop."""
-
-
-class KeyValueStore:
-    """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
-
-    def __init__(self) -> None:
-        self._client = _client()
-
-    def set(self, key: str, value: str) -> None:
-        self._client.key_value_set(key, value)
-
-    def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """Return the text of a key, after waiting until it exists; None if it does not exist after `wait_ms` milliseconds."""
-        try:
-            return str(self._client.blocking_key_value_get(key, wait_ms))
-        except RuntimeError as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
-                raise
-            return None
-
-    def there(self, folder: str) -> dict[str, str]:
-        """Return all texts whose keys are in a folder now: a dict from the last part of the key to the text."""
-        return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
-
-    def delete(self, folder: str) -> None:
-        self._client.key_value_delete(folder)
-
-    def count(self, key: str) -> int:
-        """Add one to the number stored for a key, and return the new number; 0 if this version of jax cannot count."""
-        increment = getattr(self._client, "key_value_increment", None)
-        return 0 if increment is None else int(increment(key, 1))
-
-
-def _client() -> Any:
-    try:
-        from jax._src.distributed import global_state
-
-        client = global_state.client
-    except (ImportError, AttributeError):
-        client = None
-    if client is None or not hasattr(client, "blocking_key_value_get"):
-        raise HostsError(
-            "batches for devices of several processes need the coordination service of jax, by which the "
-            "processes agree on the number of batches. Call jax.distributed.initialize() first."
-        )
-    return client
-
 
 BLOCK = 64
 """Number of steps whose messages are deleted together."""
@@ -96,16 +48,14 @@ class Agreement:
     object.
 
     Args:
+        store: where the processes exchange messages.
         name: name of the run, the same on all processes.
         me: index of this process.
         processes: indices of all processes that take part.
-
-    Raises:
-        HostsError: jax runs without its coordination service.
     """
 
-    def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
-        self._store = KeyValueStore()
+    def __init__(self, store: MessageStore, name: str, me: int, processes: Sequence[int]) -> None:
+        self._store = store
         self._folder = f"headrace/{name}/"
         self._me = me
         self._processes = processes
@@ -117,6 +67,14 @@ class Agreement:
         self._gave_template = False
         self.left = False  # True: the next run needs a new agreement
         self.spoiled = False  # True: this process failed at a batch that had been agreed on, and the others continued
+
+    def begin(self, stopped: Callable[[], bool]) -> bool:
+        """Wait until the store can be used. Return False if `stopped()` became True before.
+
+        Raises:
+            HostsError: another process does not come.
+        """
+        return self._store.open(stopped)
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
@@ -134,7 +92,7 @@ class Agreement:
         verdict = decide(offers, self._step)
         self._with_batches = [process for process in self._processes if offers[process].kind == "batch"]
         if isinstance(verdict, Go):
-            self._certain, self._agreed = verdict.certain, (offer, verdict)
+            self._certain, self._agreed = int(min(verdict.certain, self._store.most_certain)), (offer, verdict)
         self._forget()
         self._step += 1
         return verdict
@@ -232,6 +190,8 @@ class Agreement:
         if failure is not None and self._certain and not self.spoiled:
             return
         self.left = True
+        if not self._store.is_open:  # no other process has heard of this run
+            return
         last = failure or Offer("closed")
         self._store.set(f"{self._folder}gone/{self._me}", json.dumps(asdict(last)))
         if self._store.count(f"{self._folder}left") == len(self._processes):
@@ -249,12 +209,15 @@ class Agreements:
     Args:
         me: index of this process.
         processes: indices of all processes that hold a part of each batch.
+        new_store: function that returns the store by which the processes agree. It is called when a run begins.
 
     Raises:
         ShardingError: this process holds no part of the batches.
     """
 
-    def __init__(self, me: int, processes: Sequence[int]) -> None:
+    def __init__(
+        self, me: int, processes: Sequence[int], new_store: Callable[[], MessageStore] = KeyValueStore
+    ) -> None:
         if processes and me not in processes:
             raise ShardingError(
                 f"all devices of the sharding belong to other processes ({first_few(processes, 8)}), "
@@ -263,6 +226,7 @@ class Agreements:
             )
         self._me = me
         self._processes = processes
+        self._new_store = new_store
         self._alone = set(processes) <= {me}
         if not self._alone:
             name = hashlib.blake2b(repr(sorted(processes)).encode(), digest_size=8).hexdigest()
@@ -271,12 +235,17 @@ class Agreements:
         self._runs = itertools.count()
         self._last: Agreement | None = None
 
+    @property
+    def has_others(self) -> bool:
+        """True if other processes take part."""
+        return not self._alone
+
     def next(self) -> Agreement | None:
         """Return the agreement for the run that begins now; None if no other process takes part.
 
         Raises:
             HostsError: in the last run, this process failed at a batch that the other processes
-                have delivered.
+                have delivered; or jax runs without its coordination service, and no folder was given.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
@@ -285,7 +254,7 @@ class Agreements:
                 "processes."
             )
         if not self._alone and (self._last is None or self._last.left):
-            self._last = Agreement(f"{self._feeder}.{next(self._runs)}", self._me, self._processes)
+            self._last = Agreement(self._new_store(), f"{self._feeder}.{next(self._runs)}", self._me, self._processes)
         return self._last
 
     def forget(self) -> None:

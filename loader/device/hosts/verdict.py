@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ....common.messages import first_few
 
-OnUneven = Literal["error", "drop", "pad"]
+OnUneven = Literal["error", "drop", "pad", "repeat"]
+
+POLICIES: tuple[OnUneven, ...] = ("error", "drop", "pad", "repeat")
+"""Values of `on_uneven`."""
+
+FILLING = ("pad", "repeat")
+"""Policies under which missing rows are filled in, with zeros or with rows that came before."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Offer:
         layout: description of the leaves of the batch, without the number of rows.
         steady: number of batches, from this one on, that certainly have equally many rows.
         detail: description of the error, if `kind` is "failed".
+        at: step number of the process after its batch, or at the end of its stream; 0 if it is unknown.
+        stops: True if the process is asked to end, so that all loops shall end after this batch.
     """
 
     kind: Literal["batch", "end", "failed", "closed"]
@@ -39,24 +47,36 @@ class Offer:
     layout: str = ""
     steady: int = 1
     detail: str = ""
+    at: int = 0
+    stops: bool = False
 
 
 @dataclass(frozen=True)
 class Go:
-    """Verdict: deliver the batch, filled up with zeros to a number of rows if `rows` is not None.
+    """Verdict: deliver the batch, filled up to a number of rows if `rows` is not None.
 
     Attributes:
         rows: number of rows; None to leave the batch as it is.
         certain: number of following batches that need no agreement.
+        at: step number after this batch of the processes that have it; 0 if it is unknown.
+        last: True if a process is asked to end, so that all loops end after this batch.
     """
 
     rows: int | None = None
     certain: int = 0
+    at: int = 0
+    last: bool = False
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Verdict: the stream ends here, on all hosts."""
+    """Verdict: the stream ends here, on all hosts.
+
+    Attributes:
+        at: largest step number of a process, if the streams of all processes have ended; otherwise 0.
+    """
+
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,25 +93,37 @@ def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
     """Return the verdict on step number `step`, from the offers of all processes by process index.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
-    Go(rows=None, certain=0)
+    Go(rows=None, certain=0, at=0, last=False)
     >>> decide({0: Offer("batch", "pad", rows=8, usual=8), 1: Offer("end", "pad")}, 3)
-    Go(rows=8, certain=0)
+    Go(rows=8, certain=0, at=0, last=False)
     >>> decide({0: Offer("batch", "drop", rows=8), 1: Offer("end", "drop")}, 3)
-    Stop()
+    Stop(at=0)
     """
+    verdict = _decided(offers, step)
+    if isinstance(verdict, Go) and any(offer.stops for offer in offers.values()):
+        return replace(verdict, certain=0, last=True)
+    return verdict
+
+
+def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
     batches = {process: offer for process, offer in offers.items() if offer.kind == "batch"}
     trouble = _trouble(offers, batches, step)
     if trouble is not None:
         return trouble
     if not batches:
-        return Stop()
+        return Stop(max(offer.at for offer in offers.values()))
     policy, rows = next(iter(offers.values())).policy, {offer.rows for offer in batches.values()}
     even = len(batches) == len(offers) and len(rows) == 1
-    if policy == "pad" and min(rows) >= 0:
-        return _padded(offers, rows)
+    if policy == "repeat" and (without := [process for process, offer in offers.items() if _has_nothing(offer)]):
+        return Refuse(
+            f"process {first_few(without, 8)} has no batch at all, so it has none to repeat. Give every process at least "
+            'one batch, or pass on_uneven="pad" or "drop".'
+        )
+    if policy in FILLING and min(rows) >= 0:
+        return _filled(offers, batches, rows)
     fit = all(offer.rows % offer.divisor == 0 for offer in batches.values())
     if even and (fit or policy != "drop"):  # one that does not fit becomes an error where it is divided, on all hosts
-        return Go(None, min(offer.steady for offer in batches.values()) - 1)
+        return Go(None, min(offer.steady for offer in batches.values()) - 1, _step_after(batches))
     return Stop() if policy == "drop" else Refuse(_uneven(offers, step))
 
 
@@ -115,19 +147,29 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
     return None
 
 
-def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to fill the batch up with zeros to the usual number of rows.
+def _has_nothing(offer: Offer) -> bool:
+    """Return True if a process has come to the end of its stream without a single batch in any run."""
+    return offer.kind == "end" and offer.at == 0
+
+
+def _step_after(batches: Mapping[int, Offer]) -> int:
+    return max(offer.at for offer in batches.values())
+
+
+def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set[int]) -> Go:
+    """Return the verdict to fill the batch up to the usual number of rows.
 
     The number is rounded up so that the rows can be divided over the devices of all processes.
 
     Args:
         offers: offers of all processes, by process index.
+        batches: those of the offers that are batches.
         rows: numbers of rows of the batches that were offered.
     """
     wanted = max(*rows, *(offer.usual for offer in offers.values()))
     divisor = math.lcm(*(offer.divisor for offer in offers.values()))
     certain = min(offer.steady for offer in offers.values()) - 1 if rows == {wanted} else 0
-    return Go(-(-wanted // divisor) * divisor, certain)
+    return Go(-(-wanted // divisor) * divisor, certain, _step_after(batches))
 
 
 def _uneven(offers: Mapping[int, Offer], step: int) -> str:

@@ -328,7 +328,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
     """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
     said = together(
         """
-        from headrace.loader.device.hosts.agreement import KeyValueStore
+        from headrace.loader.device.hosts.store import KeyValueStore
         failures = []
         def check(x):
             if index == 1 and x == 44 and not failures:
@@ -404,7 +404,7 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
                 rest = [[local(batch), local(feeder.mask)] for batch in feeder]
                 assert len(rest) == len(seen) - step
                 assert all(one == other for one, other in zip(rest, seen[step:])), (step, rest, seen[step:])
-        from headrace.loader.device.hosts.agreement import KeyValueStore
+        from headrace.loader.device.hosts.store import KeyValueStore
         from jax.experimental import multihost_utils
         multihost_utils.sync_global_devices("all feeders are closed")
         say(len(seen), KeyValueStore().there("headrace/"))
@@ -418,11 +418,11 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
 def test_without_the_coordination_service_the_error_says_what_to_do():
     """Nobody to agree with: HostsError names jax.distributed.initialize."""
     program = """
-        from headrace.loader.device.hosts.agreement import KeyValueStore
+        from headrace.loader.device.hosts.store import KeyValueStore
         try:
             KeyValueStore()
         except headrace.errors.HostsError as error:
             print(error)
     """
     out = device_programs.run("import headrace" + device_programs.textwrap.dedent(program))
-    assert "call jax.distributed.initialize() first" in out
+    assert "Call jax.distributed.initialize() first" in out

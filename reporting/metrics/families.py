@@ -1,6 +1,6 @@
-"""Metrics of loops for Prometheus.
+"""The metrics of loops and hosts, as plain data, for Prometheus, OpenTelemetry and others.
 
-They are computed when Prometheus requests the page `http://127.0.0.1:PORT/metrics`. Until then, they take no time.
+In: loops, and the statistics of hosts. Out: families of values, computed when they are asked for.
 """
 
 from __future__ import annotations
@@ -8,127 +8,75 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..common.lazy_exports import optional_library
-from ..common.messages import short_repr, shorten
-from ..common.validation import whole_number
-from ..errors import PortError
-from ..loader.iterator import DataLoaderIterator
-from ..loader.stats import IteratorStats
-from ..loader.timing.listeners import listening
-from ..loader.timing.snapshot import PARTS_OF_A_WAIT, Snapshot
-from ..sources.facts import facts_of
-from ..sources.mixed.source import MixedSource
-from .loops import check_loop, host_iterator, snapshot, without_line
+from ...loader.device.stats import FeederStats
+from ...loader.iterator import DataLoaderIterator
+from ...loader.stats import IteratorStats
+from ...loader.timing.quantiles import Quantiles
+from ...loader.timing.snapshot import PARTS_OF_A_WAIT, Snapshot
+from ...sources.facts import facts_of
+from ...sources.mixed.source import MixedSource
+from ..hosts import HostsStats, HostWatch
+from ..loops import both_stats, check_loop, host_iterator, snapshot, without_line
 
-__all__ = ["Server", "serve"]
+_Values: TypeAlias = list[tuple[float, tuple[str, ...]]]
 
 
-def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "127.0.0.1") -> Server:
-    """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
-
-    Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label
-    `loop` is "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
-
-    Args:
-        port: port to listen on. 0: any free port; the result's `port` is its number.
-        loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may
-            have begun already.
-        address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
-            "0.0.0.0": everybody who can reach the machine can connect.
-
-    Returns:
-        A server on a thread. It runs until it is closed or the process ends.
-
-    Raises:
-        PortError: the port is in use or not permitted, or the address is not of this machine.
-        TypeError: one of `loops` is not a loop of headrace, or `port` is not an integer.
-        ValueError: `port` is not in [0, 65535].
-        MissingExtraError: prometheus_client is not installed.
-
-    >>> import headrace, urllib.request
-    >>> iterator = iter(headrace.load(range(6), batch_size=2, num_epochs=1))
-    >>> with headrace.metrics.serve(0, {"train": iterator}) as server:
-    ...     batches = list(iterator)
-    ...     page = urllib.request.urlopen(server.url).read().decode()
-    >>> [line for line in page.splitlines() if line.startswith("headrace_records_total")]
-    ['headrace_records_total{loop="train"} 6.0']
-    """
-    port = whole_number("port", port, 0, 65535, "a port, such as 9464, or 0 for any free one")
-    return Server(port, address, _Loops(loops or {}))
-
-
-class Server:
-    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to free the port.
+class Family(NamedTuple):
+    """A metric with all its values.
 
     Attributes:
-        port: port on which it listens.
-        url: URL of the page.
+        name: its name, such as "steps_total". Names that end with "_total" only grow.
+        text: its description.
+        labels: names of the labels of each value.
+        values: pairs of a value and the labels' values.
     """
 
-    def __init__(self, port: int, address: str, loops: _Loops) -> None:
-        registry = _prometheus().CollectorRegistry()
-        registry.register(loops)
-        try:
-            self._http, self._thread = _prometheus().start_http_server(port, addr=address, registry=registry)
-        except OSError as error:
-            raise PortError(
-                f"cannot listen on port={port} of address={short_repr(address)}: {shorten(error)}. {_REMEDY}"
-            ) from error
-        self.port: int = self._http.server_port
-        self.url = f"http://{address}:{self.port}/metrics"
-        self._listening = ExitStack()
-        self._listening.enter_context(listening(loops.begins))
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    values: _Values
 
-    def close(self) -> None:
-        """Stop the server. May be called twice."""
-        self._listening.close()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-_REMEDY = "Pass another port, 0 for any free one, or an address of this machine."
-
-
-def _prometheus() -> Any:
-    optional_library("prometheus_client.core", "metrics need prometheus_client", "metrics")
-    return optional_library("prometheus_client", "metrics need prometheus_client", "metrics")
+    @property
+    def grows(self) -> bool:
+        """True if the values are counts, which only grow."""
+        return self.name.endswith("_total")
 
 
 class _Seen(NamedTuple):
-    """Values of a loop at the moment when Prometheus requests the page.
+    """Values of a loop at one moment.
 
     Attributes:
         loop: the loop.
         counted: its counts and times; None if it has none.
         stats: statistics of its iterator; None if it has none.
+        fed: statistics of its feeder; None without one.
         lengths: mean length of an array in the records of a part of a mix, by (part, name of the array).
     """
 
     loop: Any
     counted: Snapshot | None
     stats: IteratorStats | None
+    fed: FeederStats | None
     lengths: dict[tuple[str, str], float]
 
 
-class _Loops:
-    """The loops whose metrics are served, by name. prometheus_client calls `collect`. Loops are not kept alive."""
+class LoopMetrics:
+    """The loops whose metrics are computed, by name. LoopMetrics are not kept alive.
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
+    Args:
+        named: the loops that are known now.
+        hosts: statistics of all hosts; None: their metrics are left out.
+
+    Raises:
+        TypeError: one of the loops is not a loop of headrace.
+    """
+
+    def __init__(self, named: Mapping[str, Any], hosts: HostWatch | None = None) -> None:
+        self._hosts = hosts
         for loop in named.values():
             check_loop(loop)
         self._known = {name: weakref.ref(without_line(loop)) for name, loop in named.items()}
@@ -143,28 +91,28 @@ class _Loops:
                 number = sum(name.isdecimal() for name in self._known)
                 self._known[str(number)] = weakref.ref(loop)
 
-    def collect(self) -> Iterator[Any]:
-        """Yield the metrics. Called by prometheus_client on a thread of the server."""
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics that have a value. Any thread may call this."""
         with self._lock:
             alive = {name: loop for name, known in self._known.items() if (loop := known()) is not None}
         seen = {name: self._seen(name, loop) for name, loop in alive.items()}
         for name, (found, text) in _METRICS.items():
             where, _, attribute = found.partition(".")
-            kind = "CounterMetricFamily" if name.endswith("_total") else "GaugeMetricFamily"
-            family = getattr(_prometheus().core, kind)(
-                f"headrace_{name}", text, labels=["loop", *_LABELS.get(where, ())]
-            )
-            for loop, each in seen.items():
-                for value, *labels in _values(each, where, attribute):
-                    family.add_metric([loop, *labels], value)
-            if family.samples:
-                yield family
+            values = [
+                (float(value), (loop, *map(str, labels)))
+                for loop, each in seen.items()
+                for value, *labels in _values(each, where, attribute)
+            ]
+            if values:
+                yield Family(name, text, ("loop", *_LABELS.get(where, ())), values)
+        if self._hosts is not None:
+            yield from _of_hosts(self._hosts.stats())
 
     def _seen(self, name: str, loop: Any) -> _Seen:
         host = host_iterator(loop)
         if host is not None and name not in self._lengths:
             self._lengths[name] = _mean_lengths(host) if hasattr(loop, "part_records") else {}
-        return _Seen(loop, snapshot(loop), None if host is None else host.stats(), self._lengths.get(name, {}))
+        return _Seen(loop, snapshot(loop), *both_stats(loop), self._lengths.get(name, {}))
 
 
 def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
@@ -195,6 +143,9 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
     if where == "wait":
         fed = seen.counted.feeding if seen.counted else None
         return zip(fed[1:], PARTS_OF_A_WAIT[1:]) if fed else ()
+    if where == "quantile":
+        stats = seen.fed if seen.fed is not None else seen.stats
+        return _of_quantiles(stats.quantiles) if stats is not None else ()
     if where == "part":
         return [(each, part) for part, each in (getattr(seen.loop, name, None) or {}).items()]
     if where == "leaf":
@@ -206,7 +157,44 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
         return []
 
 
+def _of_quantiles(quantiles: Mapping[str, Quantiles]) -> Iterator[tuple[Any, ...]]:
+    for part, found in quantiles.items():
+        for quantile, seconds in zip(QUANTILES, found):
+            yield seconds, part, quantile
+
+
+def _of_hosts(found: HostsStats) -> Iterator[Family]:
+    """Yield the metrics of all hosts: their waits, and the host for which the others wait."""
+    waits: _Values = [
+        (seconds, (str(host.process), host.name, quantile))
+        for host in found.hosts
+        for quantile, seconds in zip(QUANTILES, host.quantiles.get("next", ()))
+    ]
+    own: _Values = [(host.own_wait, (str(host.process), host.name)) for host in found.hosts]
+    slow = found.slowest
+    slowest: _Values = [] if slow is None else [(slow.own_wait, (str(slow.process), slow.name, slow.cause))]
+    every: tuple[_Values, ...] = waits, own, slowest
+    for (name, (text, labels)), values in zip(_OF_HOSTS.items(), every):
+        if values:
+            yield Family(name, text, labels, values)
+
+
+_OF_HOSTS = {
+    "host_wait_seconds": ("Quantiles of the last waits of a host for elements.", ("host", "name", "quantile")),
+    "host_own_wait_seconds": ("Mean wait of a step for the data of the host itself.", ("host", "name")),
+    "slowest_host_wait_seconds": (
+        "Mean wait of a step for the slowest host, if there is one.",
+        ("host", "name", "cause"),
+    ),
+}
+"""Name of each metric of hosts -> its description, and its labels."""
+
+
+QUANTILES = ("0.5", "0.95", "0.99", "1")
+"""Values of the label `quantile`, in the order of `Quantiles`. 1 is the longest time."""
+
 _LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
+_LABELS["quantile"] = ["part", "quantile"]
 """Labels of metrics besides `loop`, by the group of values in which a metric is found."""
 
 _METRICS = {
@@ -219,6 +207,7 @@ _METRICS = {
     "step": ("loop.step", "Number of the element that comes next, over all runs."),
     "epoch": ("loop.epoch", "Number of the epoch, from 0."),
     "fed_waited_seconds_total": ("wait.", "Time that the program waited for a device feeder, by what it waited for."),
+    "last_seconds": ("quantile.", "Quantiles of the last times: waits (next), hand-overs, and tasks of each stage."),
     "tasks_total": ("stage.tasks", "Tasks whose results were taken."),
     "busy_seconds_total": ("stage.busy", "Time of workers for these tasks."),
     "reading_seconds_total": ("stage.reading", "Time of these in which records were read or waited for."),
@@ -234,3 +223,6 @@ _METRICS = {
     "part_epoch": ("part.part_epochs", "Epoch of each part of a mix, from 0."),
 }
 """Name of each metric -> where its value is found, and its description."""
+
+NAMES = {name: text for name, (_, text) in _METRICS.items()} | {name: text for name, (text, _) in _OF_HOSTS.items()}
+"""Name of each metric -> its description."""

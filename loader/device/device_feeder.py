@@ -1,0 +1,41 @@
+"""The feeder of devices: the iterator of a `DeviceLoader`.
+
+In: a description. Out: trees of `jax.Array`.
+"""
+
+from __future__ import annotations
+
+import jax
+
+from .feeder import Feeder
+from .hosts.agreement import Agreements
+from .options import FeederOptions
+from .shardings import processes_of
+from .transfer import Transfer
+from .upstream import Upstream
+
+
+class DeviceFeeder(Feeder):
+    """One pass over a stream, transferred to the devices before the user needs it; made by `iter(loader.to_device(…))`.
+
+    Use it from one thread at a time. The iterator that it reads from belongs to it until it is
+    closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an
+    iterator that you passed returns to your position if it has a state; otherwise the batches that
+    were read ahead are lost.
+
+    Its state is the state after the last batch that *you received*, whatever is in the buffers. The
+    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads from
+    something other than a `DataLoader`, steps, epochs and records are unknown, and asking for them
+    raises a TypeError.
+
+    After an error, the state is the state after the last batch that you received, and the next `next`
+    tries again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
+    returns the batch after the failed batch. To stop the threads at once, close the feeder, use it as a
+    context manager, or delete it.
+    """
+
+    @classmethod
+    def over(cls, description: FeederOptions) -> DeviceFeeder:
+        """Return a feeder that reads the source of a description."""
+        agreements = Agreements(jax.process_index(), processes_of(description.sharding))
+        return cls(description, Upstream.of(description), agreements, Transfer(description))

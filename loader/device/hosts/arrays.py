@@ -1,0 +1,78 @@
+"""Batches that stay on the host: filled up with rows, and given a mask.
+
+In: trees of arrays. Out: the same trees, perhaps with more rows. Only the feeder's transfer thread uses this module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....operations.trees import Structure, flatten, leaf_names
+from ..prepared import Arrangement, Prepared, check_rows, leading_rows
+from .verdict import FILLING, OnUneven
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+class OnHost:
+    """Fills batches up on the host. It has the methods of `Placement`.
+
+    Arrays of numbers and of text are filled up; other leaves, such as strings and objects, are passed on. Of hosts without
+    devices, batches need not have the same shapes: only with "pad" and "repeat" do numbers of rows matter.
+
+    Args:
+        on_uneven: what to do if hosts have different amounts of data.
+    """
+
+    warning: str | None = None
+
+    def __init__(self, on_uneven: OnUneven) -> None:
+        self._fills, self._repeats = on_uneven in FILLING, on_uneven == "repeat"
+        self._known: Arrangement | None = None
+
+    def prepare(self, batch: Any) -> Prepared:
+        """Split a batch into its leaves.
+
+        Raises:
+            ShardingError: with "pad" or "repeat", its arrays have different numbers of rows.
+        """
+        leaves, structure = flatten(batch)
+        kinds = [_kind(leaf) for leaf in leaves]
+        known = self._known
+        if known is None or known.kinds != kinds or known.structure != structure:
+            known = self._known = self._arranged(structure, kinds)
+        return Prepared(leaves, known)
+
+    def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
+        names = leaf_names(structure)
+        going = [number for number, (_, kind) in enumerate(kinds) if kind is not None] if self._fills else []
+        shapes = [kinds[number][0] for number in going]
+        leading, rows, with_rows = leading_rows(shapes, [], [False] * len(shapes))
+        check_rows([names[number] for number in going], shapes, [])
+        filled = frozenset(going[index] for index in with_rows)
+        return _OwnArrangement(structure, kinds, names, going, [], leading, filled, max(rows, 0), 1, [])
+
+    def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
+        """Return the batch, filled up, and its mask; the mask is None if nothing is filled up, or without rows."""
+        known = prepared.arrangement
+        mask = None
+        if known.leading is not None:
+            mask = np.arange(known.rows if rows is None else rows) < (known.rows if real is None else real)
+        return prepared.with_leaves(prepared.filled(rows, self._repeats)), mask
+
+
+class _OwnArrangement(Arrangement):
+    """Facts about batches that need not be like those of other hosts."""
+
+    described = ""
+
+
+def _kind(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    """Return the shape and dtype of a leaf; the dtype is None if the leaf cannot be filled up."""
+    if isinstance(leaf, _NUMBERS):
+        return (), type(leaf)
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject and not isinstance(leaf, np.ma.MaskedArray):
+        return leaf.shape, leaf.dtype
+    return (), None

@@ -1,0 +1,67 @@
+"""The batches of a loader again, from the first, for a host whose stream ends before those of other hosts.
+
+In: the number of a batch after the end. Out: the batch. Runs on the transfer thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import HostsError
+from ..options import CommonOptions
+
+
+class Repeats:
+    """The stream of a loader from its beginning, again and again.
+
+    Which batch follows depends only on the number of batches since the end, so a resumed run gets the same ones.
+
+    Args:
+        description: options of the feeder, with the loader.
+    """
+
+    def __init__(self, description: CommonOptions) -> None:
+        self._loader, self._transform = description.source, description.transform
+        self._iterator: Any = None
+        self._next = 0  # number of the batch that the iterator returns next
+
+    def batch(self, number: int) -> Any:
+        """Return the batch number `number`, from 0, counted from the end of the stream.
+
+        Raises:
+            HostsError: the loader has no batch.
+        """
+        if number < self._next:
+            self.close()
+        while True:
+            batch = self._read()
+            self._next += 1
+            if self._next > number:
+                return batch if self._transform is None else self._transform(batch)
+
+    def _read(self) -> Any:
+        if self._iterator is None:
+            self._iterator = self._opened()
+        batch = next(self._iterator, self)
+        if batch is not self:
+            return batch
+        again, had = self._next, self._iterator.step
+        self.close()
+        self._next, self._iterator = again, self._opened()
+        if had == 0:
+            raise HostsError(
+                "this process has no batch at all, so it has none to repeat. Give every process at least one batch, or pass "
+                'on_uneven="pad" or "drop".'
+            )
+        return next(self._iterator)
+
+    def _opened(self) -> Any:
+        iterator: Any = iter(self._loader)
+        iterator.set_state(iterator.get_state())  # else it would warn of an epoch that is repeated, as is wanted here
+        return iterator
+
+    def close(self) -> None:
+        """Stop the work for these batches. May be called twice."""
+        iterator, self._iterator, self._next = self._iterator, None, 0
+        if iterator is not None:
+            iterator.close()

@@ -1,0 +1,124 @@
+"""The stores by which processes exchange messages: a protocol, and the key-value store of jax's coordination service.
+
+In: texts with keys. Out: the texts that other processes have set. `folder.py` has the same for processes without jax.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ....errors import HostsError
+
+WAIT_MS = 200
+"""Milliseconds after which a waiting process checks whether it should stop."""
+
+
+class MessageStore(Protocol):
+    """Texts by key, which all processes of a run can read and set. The parts of a key are separated by "/".
+
+    Only the transfer thread of a run calls it.
+
+    Attributes:
+        is_open: True after `open` has returned True.
+        most_certain: number of steps to which processes may agree in advance, at most.
+    """
+
+    most_certain: float
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def open(self, stopped: Callable[[], bool]) -> bool:
+        """Wait until all processes use the store. Return False if `stopped()` became True before."""
+
+    def set(self, key: str, value: str) -> None:
+        """Set the text of a key, which no process has set before."""
+
+    def replace(self, key: str, value: str) -> None:
+        """Set the text of a key, in place of the text that this process has set before."""
+
+    def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
+        """Return the text of a key, after waiting until it exists; None if it does not exist after `wait_ms` milliseconds."""
+
+    def there(self, folder: str) -> dict[str, str]:
+        """Return all texts whose keys are in a folder now: a dict from the last part of the key to the text."""
+
+    def delete(self, folder: str) -> None:
+        """Delete all keys in a folder."""
+
+    def count(self, key: str) -> int:
+        """Add one to the number stored for a key, and return the new number; 0 if this store cannot count."""
+
+
+class KeyValueStore:
+    """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
+
+    is_open = True
+    most_certain = math.inf  # JAX has a service of its own by which processes end together
+
+    def __init__(self) -> None:
+        self._client = _client()
+
+    def open(self, stopped: Callable[[], bool]) -> bool:
+        return True
+
+    def set(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value)
+
+    def replace(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value, allow_overwrite=True)
+
+    def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
+        try:
+            return str(self._client.blocking_key_value_get(key, wait_ms))
+        except RuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+
+    def there(self, folder: str) -> dict[str, str]:
+        return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
+
+    def delete(self, folder: str) -> None:
+        self._client.key_value_delete(folder)
+
+    def count(self, key: str) -> int:
+        increment = getattr(self._client, "key_value_increment", None)
+        return 0 if increment is None else int(increment(key, 1))
+
+
+def jax_processes() -> tuple[int, int]:
+    """Return the index of this process among the processes of jax, and their number.
+
+    jax is not imported, and its devices are not started.
+
+    Raises:
+        HostsError: the processes are not connected, by `jax.distributed.initialize()`.
+    """
+    _client()
+    state = _global_state()
+    return int(state.process_id), int(state.num_processes)
+
+
+def _global_state() -> Any:
+    if "jax" not in sys.modules:  # so it is not initialized either
+        return None
+    try:
+        from jax._src.distributed import global_state
+    except (ImportError, AttributeError):
+        return None
+    return global_state
+
+
+def _client() -> Any:
+    client = getattr(_global_state(), "client", None)
+    if client is None or not hasattr(client, "blocking_key_value_get"):
+        raise HostsError(
+            "several processes agree on the number of batches by the coordination service of jax, which does not run. "
+            "Call jax.distributed.initialize() first. Without jax, pass a folder that all processes share: "
+            "loader.across_hosts(folder=…)."
+        )
+    return client

@@ -1,0 +1,48 @@
+"""The description of a loader on many hosts that one process controls. `iter()` makes the iterator that runs.
+
+In: a function that makes the loader of a host, and a sharding. Out: iterators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .options import RemoteOptions
+
+if TYPE_CHECKING:
+    from .iterator import RemoteIterator
+
+
+class RemoteLoader(RemoteOptions):
+    """A stream of global batches, whose rows are loaded on the hosts of their devices. Immutable. Experimental.
+
+    One process controls devices of many hosts, as on Pathways, where `jax.process_index()` is 0 everywhere. A loader runs on
+    each host, by `jax.experimental.colocated_python`; records never pass through the controlling process.
+
+    Attributes:
+        make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose batches are arrays of
+            numbers. It runs on each host, where it must be importable or can be pickled by cloudpickle.
+        sharding: sharding of the batches, `NamedSharding` or `(mesh, axis names)`, which divides their rows.
+        on_uneven: what to do at a step at which hosts have different numbers of rows: "error", "drop" or "pad", as in
+            `to_device`.
+        host_of: function that returns a key of the host of a device. Default: as jax says.
+        buffer_size: number of batches that are made ahead.
+
+    Raises:
+        MissingExtraError: jax is not installed, or is too old.
+        TypeError, ValueError: an argument has the wrong type, or is outside its range.
+        ShardingError: the sharding has no mesh, or divides other axes than the rows; or hosts hold unequal parts.
+
+    >>> import jax, headrace
+    >>> def make_loader(shard):
+    ...     return headrace.load(range(8), batch_size=4, num_epochs=1, shard_options=shard)
+    >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    >>> with iter(headrace.RemoteLoader(make_loader, (mesh, "data"))) as batches:
+    ...     [batch.tolist() for batch in batches]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    """
+
+    def __iter__(self) -> RemoteIterator:
+        from .iterator import RemoteIterator
+
+        return RemoteIterator(self)

@@ -1,0 +1,54 @@
+"""Quantiles of times in a window: of the last waits, and of the last tasks of each stage.
+
+In: arrays of seconds. Out: `Quantiles`. The times are kept anyway, in buffers of a fixed length: 1,000 waits and 2,000 tasks.
+So the quantiles are exact and need no sketch, and a time that leaves the window is forgotten, which sketches cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+# Chosen: minutes of slow steps, in 8 kB.
+WINDOW = 1000
+"""Number of waits that are kept."""
+
+
+class Quantiles(NamedTuple):
+    """Quantiles of some times, in seconds.
+
+    Attributes:
+        p50: median.
+        p95: 95 % are not longer.
+        p99: 99 % are not longer.
+        longest: the longest time.
+        number: number of times.
+    """
+
+    p50: float
+    p95: float
+    p99: float
+    longest: float
+    number: int
+
+
+def quantiles_of(seconds: ArrayLike) -> Quantiles:
+    """Return the quantiles of times; all are 0 if there are none. A quantile is one of the times, not a mean of two.
+
+    >>> quantiles_of([0.1] * 98 + [0.5, 2.0])
+    Quantiles(p50=0.1, p95=0.1, p99=0.5, longest=2.0, number=100)
+    """
+    times = np.sort(np.asarray(seconds, np.float64))
+    if not times.size:
+        return Quantiles(0.0, 0.0, 0.0, 0.0, 0)
+    places = np.ceil(np.array([0.5, 0.95, 0.99, 1.0]) * times.size).astype(np.int64) - 1
+    p50, p95, p99, longest = times[places].tolist()
+    return Quantiles(p50, p95, p99, longest, times.size)
+
+
+def as_plain(quantiles: Iterable[tuple[str, Quantiles]]) -> dict[str, dict[str, float]]:
+    """Return quantiles by name as plain values for JSON."""
+    return {name: found._asdict() for name, found in quantiles}
