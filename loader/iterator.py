@@ -219,16 +219,15 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
 
         Each new shard calls this with the states of all shards of earlier runs, which may be at different steps. If they are
-        at equal steps and the global batch size is unchanged, the same global batches follow. Nothing is read for
-        that, with one exception: if a shard was inside a window or batch made from the output of a `Filter` or
-        `FlatMap`, this is read.
+        at equal steps and the global batch size is unchanged, the same global batches follow. Nothing is read for that,
+        except if a shard was inside a window or batch made from the output of a `Filter` or `FlatMap`: this is read.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard. Pass it only if all shards were at the same step
-                and none had ended, and if each change of the batch size came at the same step on all shards. Not for
-                pipelines whose operations drop, multiply or pack records. Default False.
+            equal_steps: True restores from the state of any one shard, if all were at the same step, none had ended, and
+                each change of the batch size came at the same step on all. Not for pipelines whose operations drop,
+                multiply or pack records. Default False.
 
         Raises:
             CheckpointError: if a state is missing, or is from another run or pipeline. The iterator keeps its position.

@@ -241,8 +241,7 @@ class PooledExecutor(Executor):
     def handle_events(self, wait: bool) -> None:
         """Handle all events of the transport so far. With `wait`, first wait for an event, or until a task exceeds its timeout.
 
-        Raises WorkerCrashedError if workers end several times without a result in between; and exceptions of
-        the transport, after which the executor is closed.
+        Raises WorkerCrashedError if workers end again and again; and exceptions of the transport, after closing the executor.
         """
         seconds: float | None = 0.0
         if wait:
@@ -397,7 +396,5 @@ class PooledExecutor(Executor):
 
     def close(self) -> None:
         self._transport.close()
-        # Handles refer to this executor: with them, it would be in a reference cycle, which would keep sources open.
-        self._stalled, self._gathered = [], []
-        self._actions.clear()
+        self._stalled, self._gathered, self._actions = [], [], deque()  # handles would be in a reference cycle with it
         self._pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)
