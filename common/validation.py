@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .messages import a_kind_of, short_repr
 
@@ -40,6 +41,21 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
         raise ValueError(f"{name}={short_repr(value)} must be {limits}. Pass {remedy}.")
     return number
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """Return values as an array. A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
+
+    >>> array_of([1, 2]), array_of([[1], [1, 2]])
+    (array([1, 2]), array([list([1]), list([1, 2])], dtype=object))
+    """
+    try:
+        return np.asarray(values)
+    except ValueError:
+        array = np.empty(len(values), object)
+        for number, value in enumerate(values):
+            array[number] = value
+        return array
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
