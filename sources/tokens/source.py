@@ -65,6 +65,7 @@ class TokenSource(TokenDocuments):
             string, or `offsets` or a token is not an integer.
 
     >>> import pathlib, tempfile
+    >>> import numpy as np
     >>> from headrace import TokenWriter
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, documents in {"a.npy": [[1, 2, 3], [4, 5]], "b.npy": [[6]]}.items():
