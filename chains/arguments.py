@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.messages import a_kind_of, short_repr
-from ..common.validation import warn, whole_number
+from ..common.validation import array_of, warn, whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
 from .nodes.node import Node, Seeds, default_seed
@@ -112,10 +112,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
         TypeError: if the indices are not integers, or not one-dimensional.
         IndexError: if an index does not fit 64 bits.
     """
-    try:
-        array = np.asarray(indices)
-    except ValueError:  # lists of unequal lengths
-        array = np.empty((1, 1), object)
+    array = array_of(indices)
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..errors import LengthsError
 from .fields import fields_of
 from .messages import a_kind_of, first_few, short_repr
+from .validation import array_of
 
 Int64s = npt.NDArray[np.int64]
 Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
@@ -134,10 +135,7 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     >>> as_lengths([3, 5], 2)
     array([3, 5])
     """
-    try:
-        array = np.asarray(lengths)
-    except ValueError:
-        array = np.empty(0, object)
+    array = array_of(lengths)
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{whose}: {short_repr(lengths)}, {a_kind_of(lengths)}, cannot be read as an array of integers or floats. "

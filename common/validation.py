@@ -43,6 +43,21 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     return number
 
 
+def array_of(values: Any) -> NDArray[Any]:
+    """Return values as an array. A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
+
+    >>> array_of([1, 2]), array_of([[1], [1, 2]])
+    (array([1, 2]), array([list([1]), list([1, 2])], dtype=object))
+    """
+    try:
+        return np.asarray(values)
+    except ValueError:
+        array = np.empty(len(values), object)
+        for number, value in enumerate(values):
+            array[number] = value
+        return array
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points to the line of the user's program that called headrace.
 
@@ -101,17 +116,3 @@ def _power(number: int) -> str:
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"
     return str(number)
-
-
-def as_array(value: Any) -> NDArray[Any]:
-    """Return a value as an array; for lists of unequal lengths, which NumPy refuses, an array of objects without axes.
-
-    >>> as_array([1, 2]).shape, as_array([[1], [2, 3]]).dtype
-    ((2,), dtype('O'))
-    """
-    try:
-        return np.asarray(value)
-    except ValueError:
-        found = np.empty((), object)
-        found[()] = value
-        return found

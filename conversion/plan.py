@@ -24,7 +24,8 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
         suffix: suffix of the shards.
 
     Raises:
-        ConversionError: two files would have the same name, or a file would lie in the folder that a conversion works in.
+        ConversionError: two files would have the same name, or a file would lie in the folder that a conversion works in, or
+            outside of the target.
 
     >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']

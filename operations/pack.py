@@ -16,7 +16,7 @@ import numpy as np
 from ..common.costs import as_lengths
 from ..common.generators.keyed_random import child_row
 from ..common.messages import short_repr
-from ..common.validation import whole_number
+from ..common.validation import array_of, whole_number
 from ..errors import PackError
 from ..migration_hints.decorators import explains_init
 from .chain import ChainMethods, ChainT
@@ -244,7 +244,7 @@ def _checked(lengths: Any, leaf: Path) -> Ints:
     Raises:
         LengthsError, TypeError: `lengths` are not lengths.
     """
-    return as_lengths(lengths, np.shape(lengths)[0] if np.ndim(lengths) else 0, f"lengths of leaf {name(leaf)}")
+    return as_lengths(lengths, (array_of(lengths).shape or (0,))[0], f"lengths of leaf {name(leaf)}")
 
 
 class PackStep:

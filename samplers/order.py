@@ -211,9 +211,9 @@ class Without:
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to an index among the positions outside the ranges to get its position, if it is constant.
+        """Return the number to add to each index from `index` on, to get its position; None if it is not the same for all.
 
-        Return None if it is not the same number for all indices from `index` on.
+        An index counts the positions outside the ranges.
         """
         return self.offset if index >= self.dense_index else None
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.messages import short_repr
+from ..common.validation import array_of
 from ..errors import RecordKeyError
 
 Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
@@ -77,7 +78,7 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
 
 
 def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]:
-    array = np.asarray(keys)
+    array = array_of(keys)
     if array.dtype.kind not in "iu" and array.size:
         bad = next((key for key in keys if not isinstance(key, (int, np.integer)) or isinstance(key, bool)), None)
         if bad is None:  # Only a Python int that fits no 64-bit array gets here.

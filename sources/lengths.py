@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..common.costs import as_length, as_lengths
 from ..common.identity.functions import function_identity
 from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
+from ..common.validation import array_of
 from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile
 from ..files.paths import PathLike, text_of
@@ -89,10 +90,10 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
             f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array, the name of a field, or a "
             "function of a record."
         )
-    if isinstance(source, MixedSource) and np.shape(lengths) != (count,):
+    if isinstance(source, MixedSource) and (shape := array_of(lengths).shape) != (count,):
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
-            f"lengths= has the shape {np.shape(lengths)}, but the source is a mix of "
+            f"lengths= has the shape {shape}, but the source is a mix of "
             f"{first_few(parts)}. Pass the name of a field, or arrays by part: "
             "headrace.MixSampler(parts, balance=headrace.Balance({part: lengths, …}))."
         )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.messages import short_repr
-from ...common.validation import NUMBERS, as_array, whole_number
+from ...common.validation import NUMBERS, array_of, whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .library import Images
@@ -56,7 +56,7 @@ class _MixedBatches(RandomMapTransform):
                 f"{name} takes batches that are dicts with the keys {short_repr(self._key)} and {short_repr(self._label)}, "
                 f"not {short_repr(element)}. Pass the names of these keys, {name}(…, key=…, label=…), and use it after Batch."
             )
-        images, labels = element[self._key], as_array(element[self._label])
+        images, labels = element[self._key], array_of(element[self._label])
         if not isinstance(images, np.ndarray) or images.ndim < 4 or labels.shape[:1] != images.shape[:1]:
             raise ImageError(
                 f"{name} takes batches, images [batch, height, width, channels] with as many labels, not images "

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...common.messages import short_repr
-from ...common.validation import as_array, whole_number
+from ...common.validation import array_of, whole_number
 from ...errors import VideoError
 from ..images.sizes import Size, size_of
 from ..transforms import MapTransform, RandomMapTransform
@@ -167,14 +167,14 @@ def _numbers(frames: Any, count: int) -> list[int]:
         return list(range(count))
     if isinstance(frames, slice):
         return list(range(count))[frames]
-    numbers = np.atleast_1d(as_array(frames))
+    numbers = np.atleast_1d(array_of(frames))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
         raise VideoError(f"frames={short_repr(frames)} are not numbers of frames. Pass integers, at least one.")
     return [int(number) for number in numbers]
 
 
 def _at_times(times: Any, video: OpenVideo) -> list[int]:
-    seconds = np.atleast_1d(as_array(times))
+    seconds = np.atleast_1d(array_of(times))
     if seconds.ndim != 1 or seconds.dtype.kind not in "iuf" or not len(seconds):
         raise VideoError(f"times={short_repr(times)} are not times in seconds. Pass numbers, at least one.")
     return [video.number_at(float(each)) for each in seconds]

@@ -78,7 +78,7 @@ class OrderStretch(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Number of the first epoch of the stretch."""
+        """Number of the first epoch of the stretch (consecutive places with one rule)."""
         ...
 
     @property

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
 from ...common.messages import a_kind_of, short_repr
+from ...common.validation import array_of
 from ..balance import Balance
 from ..mix.order import MixOrder
 from ..mix.weights import quoted, weights_of
@@ -138,7 +139,7 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
         TypeError: if labels are neither ints nor strings.
         ValueError: if `labels` is empty, not one-dimensional, or has 2^32 entries or more.
     """
-    array = np.asarray(labels)
+    array = array_of(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
             f"{name}= has shape {array.shape}. Pass a list or a one-dimensional array with a label for each record, "

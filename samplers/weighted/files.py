@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.messages import short_repr
+from ...common.validation import array_of
 
 MOST_RECORDS = (1 << 32) - 1
 
@@ -48,7 +49,7 @@ def weights_of(weights: Any) -> NDArray[np.float64]:
 
 
 def _as_array(weights: Any) -> NDArray[Any]:
-    array = np.asarray(weights)
+    array = array_of(weights)
     if array.dtype.kind not in "fiu":
         raise TypeError(
             f"weights={short_repr(weights)} has values of dtype {array.dtype}, not numbers. Pass one int or float for "

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...common.identity.values import digest_of
 from ...common.messages import a_kind_of, first_few, short_repr
+from ...common.validation import array_of
 from ...errors import SourceError
 from ..accepted import as_source
 from ..facts import SourceFacts, used_records
@@ -186,7 +187,7 @@ def checked_offsets(argument: str, offsets: Any) -> dict[str, Int64s]:
         raise ValueError(f"{argument} is empty. Name at least one field.")
     found = {}
     for field, wanted in offsets.items():
-        array = np.asarray(wanted)
+        array = array_of(wanted)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise TypeError(
                 f"{argument}[{short_repr(field)}]={short_repr(wanted)} is not a list of integers. Pass one, such as [-1, 0]."

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...common.identity.values import digest_of
 from ...common.messages import short_repr
-from ...common.validation import whole_number
+from ...common.validation import array_of, whole_number
 from ...errors import LengthsError
 from ..accepted import as_source
 from ..facts import SourceFacts, facts_of, used_records
@@ -263,7 +263,7 @@ def lengths_of_runs(episodes: Any, frames: int) -> Int64s:
         TypeError: the values are neither integers, bools nor strings.
         ValueError: there is not one value for each frame, or a value occurs in two groups.
     """
-    array = np.asarray(episodes)
+    array = array_of(episodes)
     if array.ndim == 0:
         array = np.broadcast_to(array, frames)
     if array.shape != (frames,):

@@ -37,7 +37,7 @@ class GenerationLog:
 
     @property
     def written(self) -> str | None:
-        """Folder of the log; None if it does not exist yet, or this process cannot write to it."""
+        """Folder of the log of generations; None if it does not exist yet, or this process cannot write to it."""
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.validation import array_of
 from ...errors import SourceError
 from ...files.paths import PathLike, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
@@ -255,7 +256,7 @@ def _chosen(episodes: Any, count: int) -> Int64s:
     """
     if episodes is None:
         return np.arange(count)
-    chosen = np.asarray(list(episodes) if isinstance(episodes, range) else episodes)
+    chosen = array_of(list(episodes) if isinstance(episodes, range) else episodes)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise TypeError(
             f"episodes={short_repr(episodes)} is not a list of integers. Pass the numbers of episodes, such as [0, 1]."
@@ -286,7 +287,7 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
                 f"delta_timestamps names {short_repr(name)}, which is not a feature. Pass one of "
                 f"{first_few(list(folder.features), 8)}."
             )
-        seconds = np.asarray(times)
+        seconds = array_of(times)
         if seconds.ndim != 1 or (seconds.size and seconds.dtype.kind not in "iuf"):
             raise TypeError(
                 f"delta_timestamps[{short_repr(name)}]={short_repr(times)} is not a list of numbers. Pass seconds, such as "

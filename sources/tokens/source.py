@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr
-from ...common.validation import whole_number
+from ...common.validation import array_of, whole_number
 from ...files.paths import PathLike, Paths, text_of
 from ...files.storage_options import StorageOptionsLike
 from ...formats.index import SUFFIX
@@ -66,6 +65,7 @@ class TokenSource(TokenDocuments):
             string, or `offsets` or a token is not an integer.
 
     >>> import pathlib, tempfile
+    >>> import numpy as np
     >>> from headrace import TokenWriter
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, documents in {"a.npy": [[1, 2, 3], [4, 5]], "b.npy": [[6]]}.items():
@@ -155,7 +155,7 @@ def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None)
 def _offsets(offsets: Any) -> str | Array:
     if isinstance(offsets, (str, bytes, os.PathLike)):
         return text_of(offsets)
-    array = np.asarray(offsets).view()
+    array = array_of(offsets).view()
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TypeError(
             f"offsets={short_repr(offsets)} must be integers with one axis. Pass an array with n + 1 "

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import a_kind_of, short_repr, shorten
+from ...common.validation import array_of
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
 from ...files.whole_files import WholeFile
@@ -210,10 +211,7 @@ def _fitting(tokens: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
 
 
 def _one_axis(tokens: Any) -> Array:
-    try:
-        array = np.asarray(tokens)
-    except ValueError:  # lists in lists, of unequal length
-        array = np.empty((), object)
+    array = array_of(tokens)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
             f"a document must be integers with one axis, of at most 64 bits, not {a_kind_of(tokens)} ({short_repr(tokens)}). "

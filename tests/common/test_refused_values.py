@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import headrace
 from headrace import Batch, DataLoader, IndexSampler, MapDataset, RecordMetadata, ShardOptions, load
 from headrace.errors import BatchError, RecordKeyError
 
@@ -105,3 +106,26 @@ def test_what_is_still_to_be_made_cannot_be_batched(function, nested):
 def test_single_elements_may_still_be_made():
     """Without a batch, elements are the user's own: a generator comes as it is."""
     assert [next(one) for one in load(range(3), transformations=[lazily], num_epochs=1)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ragged: headrace.WeightedSampler(ragged, seed=0),
+        lambda ragged: headrace.BalancedSampler(ragged, seed=0),
+        lambda ragged: headrace.split(list(range(2)), {"a": 1, "b": 1}, seed=0, stratify=ragged),
+        lambda ragged: headrace.Windows({"x": np.arange(2)}, length=1, episodes=ragged),
+        lambda ragged: headrace.OffsetWindows({"x": np.arange(2)}, {"x": ragged}, episodes=[0, 0]),
+        lambda ragged: headrace.TokenSource("tokens.npy", offsets=ragged),
+        lambda ragged: headrace.Subset([1, 2], ragged),
+        lambda ragged: load([1, 2], omit=ragged),
+        lambda ragged: MapDataset.source([np.arange(2)] * 2).pack(4, lengths=ragged),
+        lambda ragged: MapDataset.source([1, 2]).budget_batch(lengths=ragged, max_tokens=4, pad_to=(4,)),
+        lambda ragged: MapDataset.source([1, 2]).select(ragged),
+    ],
+)
+@pytest.mark.parametrize("ragged", [[[1], [1, 2]], [[[1], [1, 2]], [[1], [1, 2]]]])
+def test_lists_of_unequal_lengths_are_refused(make, ragged):
+    """By headrace's message, which names the list: NumPy's own names neither argument nor value."""
+    with pytest.raises(TypeError, match=r"\[\[?1\]"):
+        make(ragged)

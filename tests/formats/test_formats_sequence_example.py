@@ -212,7 +212,11 @@ def test_sparse_features_are_dense_arrays():
             None,
             r"'s': the index \(2,\) is outside the shape \(2,\)\. Pass at least shape=\(3,\)",
         ),
-        ({"s": SparseFeature(int, "v", "v", (2, 2))}, None, r"'s': 'v' has 2 values, but .*\[2\], not .* the 2 axes"),
+        (
+            {"s": SparseFeature(int, "v", "v", (2, 2))},
+            None,
+            r"'s': 'v' has 2 values, .* for each of the 2 axes\. But \['v'\] has \[2\]",
+        ),
         ({"s": SparseFeature(int, "same", "v", 9)}, None, r"'s': the index \(5,\) occurs twice"),
     ],
 )

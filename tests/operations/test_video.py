@@ -271,6 +271,8 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
         (lambda: DecodeVideo(times=-0.1), {}, "but the one at -0.1 s"),
         (lambda: DecodeVideo(times=["a"]), {}, "are not times"),
+        (lambda: DecodeVideo(times=[[0], [0, 1]]), {}, "are not times"),
+        (lambda: DecodeVideo(frames=[[0], [0, 1]]), {}, "are not numbers of frames"),
         (lambda: DecodeVideo(frames="n"), {}, "no key 'n', only"),
         (lambda: DecodeVideo(key="clip"), {}, "no key 'clip', only"),
         (lambda: DecodeVideo(), {"video": 3}, "not an int"),

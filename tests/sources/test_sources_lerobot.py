@@ -176,6 +176,8 @@ def test_fingerprints_name_what_changes_the_records():
         ({"episodes": [1, 1]}, ValueError, r"episodes=\[1, 1\] must be different"),
         ({"episodes": []}, ValueError, r"at least one"),
         ({"episodes": "all"}, TypeError, r"episodes='all' is not a list of integers"),
+        ({"episodes": [[0], [0, 1]]}, TypeError, r"episodes=\[\[0\], \[0, 1\]\] is not a list of integers"),
+        ({"delta_timestamps": {"action": [[0], [0, 1]]}}, TypeError, r"is not a list of numbers"),
         ({"delta_timestamps": {"actions": [0]}}, ValueError, r"names 'actions', which is not a feature. Pass one of"),
         ({"delta_timestamps": {"action": [0.15]}}, ValueError, r"has 0.15 s, which is not a multiple .* 1/10 s"),
         ({"delta_timestamps": {"action": [float("nan")]}}, ValueError, r"has nan s, which is not a multiple .* 1/10 s"),

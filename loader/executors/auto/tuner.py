@@ -196,5 +196,5 @@ class HereOrWorkers(Tuner):
 
 
 def _ahead(setting: Setting) -> int:
-    """Return the number of batches that may be in memory at a time with a setting."""
+    """Return the number of batches that may be in memory at a time with a setting of workers and their buffers."""
     return setting.workers * (1 + setting.buffer)

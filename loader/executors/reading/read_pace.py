@@ -210,9 +210,8 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        There must be room for at least one record. If a call may read several spans (ranges of consecutive
-        positions), it waits until it can read many records: `room` must be at least half of what each
-        call gets if the calls share `capacity` equally.
+        There must be room for at least one record. A call that may read several spans (ranges of consecutive positions)
+        should read many records: `room` must be at least half of what each call gets if the calls share `capacity` equally.
 
         Args:
             room: number of records whose reading may begin now.

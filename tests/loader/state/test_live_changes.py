@@ -182,7 +182,7 @@ def test_what_cannot_change_is_refused():
     assert "after the end" in _refusal(lambda: iterator.change(weights=weights, at_step=34))
     assert "has no weight for the parts 'c'" in _refusal(lambda: iterator.change(weights={"a": 1, "b": 1}))
     assert "names 'x'" in _refusal(lambda: iterator.change(weights={**weights, "x": 1}))
-    assert "at least 0" in _refusal(lambda: iterator.change(weights={**weights, "a": -1}))
+    assert "Pass a number from 0 to" in _refusal(lambda: iterator.change(weights={**weights, "a": -1}))
     assert "at_step" in _refusal(lambda: iterator.change(weights=weights, at_step=1.5), TypeError)
     assert iterator.step == 1
     plain = iter(DataLoader(data_source=range(9), sampler=IndexSampler(9), operations=[Batch(2)]))
