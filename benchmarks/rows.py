@@ -141,6 +141,17 @@ def _xarray(folder: Path) -> tuple[Any, Read]:
     return headrace.XarraySource(opened, cache_bytes=1), lambda key: {"field": opened["field"][key].values}
 
 
+def _mds(folder: Path) -> tuple[Any, Read]:
+    from streaming import LocalDataset, MDSWriter
+
+    array = np.random.default_rng(0).random((COUNT, 32, 32)).astype(np.float32)
+    kinds = {"x": "ndarray:float32:32,32", "label": "int", "text": "str"}
+    with MDSWriter(out=str(folder), columns=kinds, size_limit=1 << 20) as writer:
+        for row in range(COUNT):
+            writer.write({"x": array[row], "label": row, "text": "text"})
+    return headrace.MdsSource(folder), LocalDataset(str(folder)).get_item
+
+
 def _litdata(folder: Path) -> tuple[Any, Read]:
     array = np.random.default_rng(0).random((COUNT, 32, 32)).astype(np.float32)
     return _written_by_litdata(folder, [{"x": array[row], "label": row, "text": "text"} for row in range(COUNT)])
@@ -221,6 +232,7 @@ SOURCES = [
     _hdf5,
     _zarr,
     _xarray,
+    _mds,
     _litdata,
     _litdata_of_tables,
     _json_lines,

@@ -172,7 +172,19 @@ def _chunk(folder: str, values: Any, compression: str, where: str) -> LitDataChu
         path, is_packed = plain, False
     tokens = None if values.get("dim") is None else number_of(values, "dim", where)
     samples, packed_as = number_of(values, "chunk_size", where), "zstd" if is_packed else ""
+    if not is_packed and os.path.exists(path) and os.stat(path).st_size == with_header(nbytes, samples):
+        nbytes = with_header(nbytes, samples)
     return LitDataChunk(path, samples, tokens, packed_as, nbytes, None if is_packed else nbytes)
+
+
+def with_header(nbytes: int, samples: int) -> int:
+    """Return the size of a chunk, if the index says the size of its samples, as old versions wrote it.
+
+    Args:
+        nbytes: size in the index.
+        samples: number of samples.
+    """
+    return nbytes + 4 * (samples + 2)
 
 
 _KINDS = {

@@ -81,17 +81,18 @@ TORCH_DTYPES: dict[int, str] = {
 """dtype of a PyTorch tensor by its number in LitData. bfloat16, which is 10, cannot be written by LitData."""
 
 
-def _array_decoder(order: str, dtypes: dict[int, str]) -> Decoder:
-    """Return the decoder of arrays that begin with dtype, number of axes and shape, integers of 4 bytes in `order`."""
+def _array(data: bytes, order: str, dtypes: dict[int, str]) -> Any:
+    """Return an array that begins with dtype, number of axes and shape, integers of 4 bytes in the byte order `order`."""
+    code, axes = struct.unpack_from(f"{order}II", data)
+    if code not in dtypes:
+        damaged(f"an array has dtype number {code}, which is unknown")
+    shape = struct.unpack_from(f"{order}{axes}I", data, 8)
+    return np.frombuffer(data, np.dtype(dtypes[code]).newbyteorder("<"), offset=8 + 4 * axes).reshape(shape)
 
-    def decode(data: bytes) -> Any:
-        code, axes = struct.unpack_from(f"{order}II", data)
-        if code not in dtypes:
-            damaged(f"an array has dtype number {code}, which is unknown")
-        shape = struct.unpack_from(f"{order}{axes}I", data, 8)
-        return np.frombuffer(data, np.dtype(dtypes[code]).newbyteorder("<"), offset=8 + 4 * axes).reshape(shape)
 
-    return decode
+def _tensor(data: bytes) -> Any:
+    """Return a tensor. Old versions wrote small integers first, new ones last; the number of a dtype is from 1 to 20."""
+    return _array(data, "<" if data[0] else ">", TORCH_DTYPES)
 
 
 def _integer(data: bytes) -> int:
@@ -198,8 +199,8 @@ _DECODERS: dict[str, Decoder] = {
     "float": _number,
     "bytes": unchanged,
     "json": nested_value,
-    "numpy": _array_decoder("<", NUMPY_DTYPES),
-    "tensor": _array_decoder(">", TORCH_DTYPES),
+    "numpy": lambda data: _array(data, "<", NUMPY_DTYPES),
+    "tensor": _tensor,
     "pil": pixels_of,
     "jpeg": unchanged,
     "jpeg_array": list_decoder(unchanged, 0),

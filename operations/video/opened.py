@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +27,9 @@ from ...files.urls import is_remote, local_path
 
 Frames = NDArray[np.uint8]
 """Array `uint8[frames, height, width, 3]`."""
+
+_SKIPPED = 4
+"""Maximum number of frames that are decoded to reach a keyframe: after a seek, decoders decode about as many for nothing."""
 
 
 class OpenVideo:
@@ -101,8 +104,22 @@ class OpenVideo:
                     f"{-count} to {count - 1}; negative ones count from the end."
                 )
         wanted = [number % count for number in numbers]
-        found: dict[int, Frames] = {number: shape(self._decoded(number)) for number in sorted(set(wanted))}
-        return np.stack([found[number] for number in wanted])
+        if not wanted:
+            raise VideoError(
+                f"{shorten(self._name)} has {count} frames, but a slice has none of them. Pass one that begins before its end."
+            )
+        places: dict[int, list[int]] = {}
+        for place, number in enumerate(wanted):
+            places.setdefault(number, []).append(place)
+        found: Frames | None = None
+        for number in sorted(places):
+            frame = shape(self._decoded(number))
+            if found is None:
+                found = np.empty((len(wanted), *frame.shape), np.uint8)
+            for place in places[number]:  # at once: a stack of all frames at the end would copy cold memory
+                found[place] = frame
+        assert found is not None
+        return found
 
     def number_at(self, seconds: float) -> int:
         """Return the number of the frame that is shown at a time; VideoError if the time is outside of the video."""
@@ -118,25 +135,40 @@ class OpenVideo:
     def _decoded(self, number: int) -> Any:
         stamp = self._stamps[number]
         key = self._keys[max(0, bisect_right(self._keys, stamp) - 1)]
-        try:
-            if self._left is None or stamp <= self._at or key > self._at:
-                self._go_to(key)
-            for frame in self._left:
-                self._at = frame.pts if frame.pts is not None else self._at
-                if self._at == stamp:
+        if self._left is not None and self._at < stamp and self._frames_before(key) <= _SKIPPED:
+            with suppress(Exception):  # of a frame on the way that nobody wants: a seek may pass it
+                if (frame := self._following(stamp)) is not None:
                     return frame
-                if self._at > stamp:
-                    break
+        self._left = None
+        try:
+            self._go_to(key)
+            frame = self._following(stamp)
         except Exception as error:
             self._left = None
             raise self._failed(
                 f"cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number})", error
             ) from error
-        self._left = None
-        raise VideoError(
-            f"{shorten(self._name)} cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number}): the decoder left "
-            "it out. The file may be damaged: leave it out."
-        )
+        if frame is None:
+            self._left = None
+            raise VideoError(
+                f"{shorten(self._name)} cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number}): the decoder "
+                "left it out. The file may be damaged: leave it out."
+            )
+        return frame
+
+    def _following(self, stamp: int) -> Any:
+        """Decode frames from the current place on. Return the one with a time stamp, or None if it does not come."""
+        for frame in self._left:
+            self._at = frame.pts if frame.pts is not None else self._at
+            if self._at == stamp:
+                return frame
+            if self._at > stamp:
+                break
+        return None
+
+    def _frames_before(self, key: int) -> int:
+        """Return the number of frames between the one that was decoded last and a keyframe, without these two."""
+        return bisect_left(self._stamps, key) - bisect_right(self._stamps, self._at)
 
     def _go_to(self, key: int) -> None:
         self._container.seek(key, stream=self._stream, backward=True)

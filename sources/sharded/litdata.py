@@ -13,7 +13,7 @@ from ...common.validation import whole_number
 from ...files.paths import PathLike, text_of
 from ...files.streams import zstd_library
 from ...formats.damage import damaged
-from ...formats.sharded.litdata import LitDataChunk, chosen_fields, chunks_of
+from ...formats.sharded.litdata import LitDataChunk, chosen_fields, chunks_of, with_header
 from ...formats.sharded.litdata_samples import (
     batch_of_row,
     frame_of,
@@ -171,6 +171,10 @@ class LitDataSource(ShardSource[LitDataChunk]):
     @classmethod
     def _samples_in(cls, data: Bytes) -> int:
         return samples_in(data)
+
+    @classmethod
+    def _has_size(cls, shard: LitDataChunk, size: int) -> bool:
+        return size in (shard.bytes, with_header(shard.bytes, shard.samples))
 
     @classmethod
     def _part_of(cls, shard: LitDataChunk, data: Bytes, part: int) -> Any:

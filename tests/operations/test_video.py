@@ -18,7 +18,7 @@ from headrace import Batch, DecodeAudio, DecodeVideo, RandomClip
 from headrace.errors import CheckpointError, SourceNotFoundError, VideoError
 from headrace.files.opened import open_file
 from headrace.files.remote.store import close_stores
-from headrace.operations.video.opened import OpenVideos
+from headrace.operations.video.opened import OpenVideo, OpenVideos
 from headrace.testing import left_over
 
 COUNT = 120
@@ -85,6 +85,16 @@ def test_frames_in_any_order_are_those_of_a_whole_decode(videos, kind):
         found = decode.map({"video": str(videos[kind]), "frames": numbers, "label": 3})
         np.testing.assert_array_equal(found["video"], expected[list(numbers)])
         assert found["label"] == 3
+
+
+@pytest.mark.parametrize(("numbers", "seeks"), [(range(25, 35), 1), (range(20, 70, 4), 1), ([0, 11], 1), ([0, 17], 2)])
+def test_a_keyframe_that_comes_soon_is_reached_without_a_seek(videos, numbers, seeks, monkeypatch):
+    """Decoding the few frames before it is faster. Keyframes are 12 frames apart."""
+    done, seek = [], OpenVideo._go_to
+    monkeypatch.setattr(OpenVideo, "_go_to", lambda self, key: done.append(key) or seek(self, key))
+    path = videos["h264 without"]
+    np.testing.assert_array_equal(DecodeVideo(frames=list(numbers)).map(path), decoded(path)[list(numbers)])
+    assert len(done) == seeks
 
 
 def test_frames_are_chosen_by_number_slice_or_time(videos):
@@ -268,6 +278,7 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
         (lambda: DecodeVideo(frames=[]), {}, "at least one"),
         (lambda: DecodeVideo(frames=[[1], [2, 3]]), {}, r"frames=\[\[1\], \[2, 3\]\] are not numbers of frames"),
         (lambda: DecodeVideo(times=[[0.1], [0.2, 0.3]]), {}, r"times=\[\[0.1\], \[0.2, 0.3\]\] are not times"),
+        (lambda: DecodeVideo(frames=slice(120, 130)), {}, "has 120 frames, but a slice has none of them"),
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
         (lambda: DecodeVideo(times=-0.1), {}, "but the one at -0.1 s"),
         (lambda: DecodeVideo(times=["a"]), {}, "are not times"),

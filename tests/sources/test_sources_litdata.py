@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import struct
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from support.write_litdata import COUNT, FOLDER, SAMPLES, mixed, nested, plain, 
 import headrace
 from headrace import LitDataSource
 from headrace.errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
-from headrace.formats.sharded.litdata_values import nested_value
+from headrace.formats.sharded.litdata_values import litdata_decoder, nested_value
 
 
 class OfLitData(SourceConformance):
@@ -136,6 +137,23 @@ def test_unpacked_chunks_beside_packed_ones_are_read(tmp_path):
         plain_name = chunk["filename"].replace(".zstd", "")
         shutil.copy(FOLDER / "mixed" / plain_name, folder / plain_name)
     assert_same(LitDataSource(folder)[20], mixed(20))
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixed_chunk", "tokens"])
+def test_sizes_without_the_offsets_are_those_of_old_versions(tmp_path, name):
+    """LitData 0.2.30 wrote the size of all samples of a chunk."""
+    folder, index = _copied(tmp_path, name)
+    for chunk in index["chunks"]:
+        chunk["chunk_bytes"] -= 4 * (chunk["chunk_size"] + 2)
+    (folder / "index.json").write_text(json.dumps(index))
+    assert_same(LitDataSource(folder)[20], SAMPLES[name](20))
+
+
+def test_headers_of_tensors_are_read_in_the_byte_order_of_each_version():
+    """LitData 0.2.30 wrote the smallest byte of the dtype, the axes and the sides first; 0.2.76 writes it last."""
+    values, decode = np.arange(6, dtype="<i8").reshape(2, 3), litdata_decoder("x", "tensor", False)
+    for order in (">", "<"):
+        assert_same(decode(struct.pack(f"{order}4I", 18, 2, 2, 3) + values.tobytes()), values)
 
 
 def test_pickled_objects_of_litdata_need_a_word(tmp_path):
