@@ -54,7 +54,7 @@ class FolderStore:
         meeting: the meeting of all processes in the folder.
     """
 
-    most_certain = MOST_CERTAIN
+    most_certain: float = MOST_CERTAIN
 
     def __init__(self, meeting: Meeting) -> None:
         self._meeting = meeting
@@ -127,6 +127,7 @@ class Meeting:
         self._alive: dict[int, tuple[int, float]] = {}  # of the others, the last count and when it came
         self._beats, self._checked = 0, 0.0
         self._leaves = threading.Event()
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def meet(self, stopped: Callable[[], bool]) -> bool:
@@ -172,8 +173,9 @@ class Meeting:
         former = [path for path in self._folder.glob("run-*") if path.name != f"run-{name}"]
         for path in former if self._me == min([self._me, *self._others]) else ():
             shutil.rmtree(path, ignore_errors=True)
-        threading.Thread(target=self._beat_for_ever, name="headrace-sign-of-life", daemon=True).start()
-        atexit.register(self._say_goodbye)
+        self._thread = threading.Thread(target=self._beat_for_ever, name="headrace-sign-of-life", daemon=True)
+        self._thread.start()
+        atexit.register(self.leave)
         self.run = self._folder / f"run-{name}"
 
     def check(self) -> None:
@@ -228,8 +230,12 @@ class Meeting:
             with contextlib.suppress(HostsError):  # the next one may succeed
                 self._say_hello()
 
-    def _say_goodbye(self) -> None:
+    def leave(self) -> None:
+        """Leave the meeting: give no more signs of life. The last process removes the folder of the run."""
+        atexit.unregister(self.leave)
         self._leaves.set()
+        if self._thread is not None:
+            self._thread.join()
         hello = self._hello(self._me)
         if hello is not None and hello["number"] == self._number:
             with contextlib.suppress(OSError):

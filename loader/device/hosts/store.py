@@ -57,7 +57,7 @@ class KeyValueStore:
     """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
 
     is_open = True
-    most_certain = math.inf  # JAX has a service of its own by which processes end together
+    most_certain: float = math.inf  # JAX has a service of its own by which processes end together
 
     def __init__(self) -> None:
         self._client = _client()

@@ -296,3 +296,41 @@ def test_one_host_alone_needs_nobody():
     for policy in ("error", "drop"):
         assert [batch.tolist() for batch in loader.across_hosts(policy)] == [batch.tolist() for batch in loader]
     assert len(loader.across_hosts()) == 3
+
+
+def test_batches_on_devices_can_be_repeated_too():
+    """A short last batch is filled up with its own rows; only a stream that can begin again can be repeated."""
+    jax = pytest.importorskip("jax")
+    loader = headrace.load(range(6), batch_size=4, num_epochs=1)
+    with iter(loader.to_device(jax.devices()[0], on_uneven="repeat")) as feeder:
+        seen = [(batch.tolist(), feeder.mask.tolist()) for batch in feeder]
+    assert seen[1] == ([4, 5, 4, 5], [True, True, False, False])
+    for source in (iter(loader), [np.arange(4)]):
+        with pytest.raises(ValueError, match=r'on_uneven="repeat" begins the stream again, which .* cannot'):
+            iter(headrace.device_put(source, jax.devices()[0], on_uneven="repeat"))
+
+
+TAIL = """
+data = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), ("data",)), jax.sharding.PartitionSpec("data"))
+local = lambda array: np.concatenate([np.asarray(shard.data) for shard in array.addressable_shards]).tolist()
+with iter(loader().to_device(data, on_uneven="repeat")) as feeder:
+    seen = [[local(batch), local(feeder.mask), feeder.step] for batch in feeder]
+say(seen)
+with iter(loader("none").to_device(data, on_uneven="repeat")) as feeder:
+    try:
+        next(feeder)
+    except headrace.errors.HostsError as error:
+        say(str(error))
+"""
+
+
+@pytest.mark.long
+def test_hosts_with_devices_repeat_their_own_batches():
+    """As without devices: the global batches have the same rows, and the mask tells which came before."""
+    said = together(TAIL, by="jax")
+    for own, (seen, error) in zip((EVEN, ODD), ((lines[0][0], lines[1][0]) for lines in said), strict=True):
+        again = [[*batch, *batch, *batch, *batch][:4] for batch in cut(own)]
+        assert [batch for batch, _, _ in seen] == (again * 4)[:13]
+        assert [sum(mask) for _, mask, _ in seen] == ([len(batch) for batch in cut(own)] + [0] * 13)[:13]
+        assert [step for _, _, step in seen] == list(range(1, 14))
+        assert "process 1 has no batch at all" in error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support import device_programs
 
+pytest.importorskip("jax.experimental.colocated_python")
+
 PRELUDE = """
 import jax, numpy as np
 import headrace

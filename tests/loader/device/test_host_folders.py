@@ -1,0 +1,115 @@
+"""The messages of processes as files in a folder: who has come, who is dead, and what former runs have left."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from headrace.errors import HostsError
+from headrace.loader.device.hosts import folder as folders
+from headrace.loader.device.hosts.folder import FolderStore, Meeting
+
+
+@pytest.fixture
+def meet(tmp_path):
+    """Makes meetings of two processes in one folder, which meet; they leave at the end."""
+    made = []
+
+    def meeting(me, waits=True):
+        made.append(Meeting(tmp_path / "shared", me, range(2)))
+        if waits:
+            thread = threading.Thread(target=made[-1].meet, args=(lambda: False,))
+            thread.start()
+            return made[-1], thread
+        return made[-1]
+
+    yield meeting
+    for each in made:
+        each.leave()
+
+
+@pytest.fixture
+def both(meet):
+    """The stores of two processes that have met."""
+    (one, first), (other, second) = meet(0), meet(1)
+    first.join()
+    second.join()
+    return FolderStore(one), FolderStore(other)
+
+
+def test_messages_are_texts_by_key(both):
+    """Each process reads what the other has set; folders are listed and deleted; what is missing is None."""
+    one, other = both
+    assert one.open(lambda: True)
+    one.set("headrace/run/0/1/0", "a text")
+    assert other.get("headrace/run/0/1/0") == "a text"
+    assert other.get("headrace/run/0/1/1", wait_ms=1) is None
+    assert other.there("headrace/run/0/1/") == {"0": "a text"}
+    one.replace("headrace/run/0/1/0", "another")
+    assert other.there("headrace/run/0/1/") == {"0": "another"}
+    assert [one.count("headrace/run/left"), other.count("headrace/run/left")] == [1, 2]
+    one.delete("headrace/run/")
+    assert other.there("headrace/run/0/1/") == {}
+
+
+def test_files_of_a_killed_run_are_no_messages(both, meet, tmp_path):
+    """The same processes, started again, meet anew; the folder of the former run is removed."""
+    one, _ = both
+    one.set("headrace/run/0/1/0", "of the former run")
+    former = list((tmp_path / "shared").glob("run-*"))
+    (again, first), (_, second) = meet(0), meet(1)
+    first.join()
+    second.join()
+    assert FolderStore(again).there("headrace/run/0/1/") == {}
+    assert list((tmp_path / "shared").glob("run-*")) in ([], [again.run])
+    assert again.run not in former
+
+
+def test_a_process_that_was_started_again_is_an_error_on_the_others(both, meet, monkeypatch):
+    """And so is another program with the same folder."""
+    one, _ = both
+    monkeypatch.setattr(folders, "BEAT_SECONDS", 0.0)
+    meet(1, waits=False).meet(iter([False, True]).__next__)
+    with pytest.raises(HostsError, match="process 1 was started again, or another program uses the folder"):
+        one.get("headrace/run/0/1/1", wait_ms=1)
+
+
+def test_a_process_without_a_sign_of_life_is_an_error_on_the_others(both, monkeypatch):
+    """After a minute; here at once."""
+    one, other = both
+    other._meeting.leave()
+    monkeypatch.setattr(folders, "BEAT_SECONDS", 0.0)
+    one.get("headrace/run/0/1/1", wait_ms=1)
+    monkeypatch.setattr(folders, "DEAD_SECONDS", -1.0)
+    with pytest.raises(HostsError, match="process 1 has given no sign of life"):
+        one.get("headrace/run/0/1/1", wait_ms=1)
+
+
+def test_a_process_that_does_not_come_is_named(meet, monkeypatch, tmp_path):
+    """After five minutes; and a process that shall stop waits no longer."""
+    alone = meet(0, waits=False)
+    assert not FolderStore(alone).open(lambda: True)
+    monkeypatch.setattr(folders, "MEET_SECONDS", -1.0)
+    with pytest.raises(HostsError, match=r"process 1 has not come to the folder .*shared"):
+        alone.meet(lambda: False)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"number": 1})])
+def test_a_damaged_file_is_not_a_process(text, meet, monkeypatch, tmp_path):
+    """Such as one that is just being written on a network file system."""
+    (tmp_path / "shared" / "hello").mkdir(parents=True)
+    (tmp_path / "shared" / "hello" / "1").write_text(text)
+    monkeypatch.setattr(folders, "MEET_SECONDS", -1.0)
+    with pytest.raises(HostsError, match="process 1 has not come"):
+        meet(0, waits=False).meet(lambda: False)
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
+    """With its path, and what to pass."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        HostsError, match=r"cannot write to the folder .*Pass a folder that all processes can read and write"
+    ):
+        Meeting(tmp_path / "file", 0, range(2)).meet(lambda: False)
