@@ -375,7 +375,7 @@ def test_arguments_are_checked(make, text):
         (MixUp(num_classes=2), BATCH, "from 0 to 2, but num_classes=2"),
         (MixUp(), BATCH, r"Pass integers and num_classes="),
         (CutMix(num_classes=3), {"image": PHOTO, "label": 1}, "Use it after Batch"),
-        (CutMix(num_classes=3), {**BATCH, "label": [[1], [0, 2], []]}, r"integer labels .* not object\[3\]"),
+        (CutMix(num_classes=3), {**BATCH, "label": [[1], [0, 2], [], []]}, r"integer labels .* not object\[4\]"),
         (CutMix(num_classes=3), {"image": PHOTO}, "dicts with the keys 'image' and 'label'"),
         (CutMix(num_classes=3), [1, 2], "dicts with the keys"),
         (CutMix(num_classes=3), 3, "dicts with the keys"),
