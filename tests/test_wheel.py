@@ -92,10 +92,10 @@ def run(*command: object, folder: Path) -> str:
 
 
 def test_the_wheel_is_pure_and_small_and_holds_every_module(built):
-    """It runs on any system, has at most 1.4 MB, and nothing in it is of the tests or tools beside the package."""
+    """It runs on any system, has at most 1.6 MB, and nothing in it is of the tests or tools beside the package."""
     (wheel,) = built.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert wheel.stat().st_size <= 1_400_000
+    assert wheel.stat().st_size <= 1_600_000
     inside = {name.removeprefix("headrace/") for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
     tree = {path.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*.py")}
     assert inside == {str(path) for path in tree if path.parts[0] not in BESIDE and not path.parts[0].startswith(".")}
