@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.controllers import warn_of_one_controller
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import true_or_false, whole_number
 
@@ -106,7 +107,8 @@ class NoSharding(ShardOptions):
 class ShardByJaxProcess(ShardOptions):
     """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`.
 
-    Call `jax.distributed.initialize()` before making one.
+    Call `jax.distributed.initialize()` before making one. On Pathways, where one process controls all devices, it warns: use
+    `RemoteLoader` there.
 
     Args:
         drop_remainder: True gives every shard the same number of records; False (default) may give
@@ -123,4 +125,5 @@ class ShardByJaxProcess(ShardOptions):
             from ..errors import MissingExtraError
 
             raise MissingExtraError('ShardByJaxProcess needs jax: pip install "headrace[jax]"') from error
+        warn_of_one_controller("ShardByJaxProcess")
         super().__init__(jax.process_index(), jax.process_count(), drop_remainder)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ...common.controllers import warn_of_one_controller
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import MissingExtraError
@@ -74,6 +75,7 @@ class FeederOptions:
 
     def __post_init__(self) -> None:
         jax_for("to_device")
+        warn_of_one_controller("to_device")
         from .shardings import as_shardings
 
         if not isinstance(self.source, Iterable):

@@ -211,3 +211,27 @@ def test_wrong_arguments_are_refused(run):
     assert "divides other axes than the rows" in printed[2]
     assert "is not a state of a RemoteLoader" in printed[3]
     assert all("was closed" in line for line in printed[4:6])
+
+
+def test_a_process_that_controls_all_hosts_is_warned(run):
+    """What would read the data of all hosts names `RemoteLoader`; elsewhere nothing is said."""
+    printed = run(
+        """
+        import warnings
+        def said():
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                headrace.ShardByJaxProcess()
+                headrace.load(whole, batch_size=8).to_device(devices[0])
+                remote(lambda shard: None, 2)
+            return [str(each.message) for each in found]
+        print(said())
+        platforms = jax.config.jax_platforms
+        jax.config.update("jax_platforms", "proxy,cpu")
+        print(*said(), sep="\\n")
+        jax.config.update("jax_platforms", platforms)
+        """
+    ).splitlines()
+    assert printed[0] == "[]"
+    assert [line.split(",")[0] for line in printed[1:]] == ["with ShardByJaxProcess", "with to_device"]
+    assert all("Use headrace.RemoteLoader" in line for line in printed[1:])
