@@ -105,9 +105,9 @@ class EmptyStreamError(HeadraceError, ValueError):
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """Operations dropped all records of an epoch of an endless stream: filters, flat maps, or `on_error="skip"`.
+    """Operations dropped all records of an endless stream: filters, flat maps, or `on_error="skip"`.
 
-    No batch would ever come.
+    Each source has shown all of its records, so no batch would ever come.
     """
 
 

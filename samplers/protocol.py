@@ -82,11 +82,11 @@ class OrderFacts(NamedTuple):
         shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
             "planned": the order is planned for a number of shards, and keeps a history of these numbers.
         same_records: True if all epochs have the same records.
+        epochs_for_all: number of whole epochs after which each record came at least once, or almost certainly did.
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
         can_change: True if records can be appended to the order, or omitted from it, unless it has a `balance` or
             each shard has an order of its own. False for a mix, whose parts decide.
-        is_one_shuffle: True if `record_keys` only applies the function `permute` to the index of each position in its
-            epoch.
+        is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position in its epoch.
     """
 
     block_size: int = 16384
@@ -97,6 +97,7 @@ class OrderFacts(NamedTuple):
     shuffle: Any = False
     shards: Literal["stripe", "own", "planned"] = "stripe"
     same_records: bool = False
+    epochs_for_all: int = 1
     has_later_epochs: bool = False
     can_change: bool = False
     is_one_shuffle: bool = False

@@ -113,9 +113,9 @@ class DeviceLoader(FeederOptions):
         return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> DeviceFeeder:
-        from .device_feeder import DeviceFeeder
+        from .device_feeder import new_feeder
 
-        return DeviceFeeder.over(self)
+        return new_feeder(self)
 
 
 @explained_as("to_device")

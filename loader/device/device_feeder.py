@@ -34,8 +34,8 @@ class DeviceFeeder(Feeder):
     context manager, or delete it.
     """
 
-    @classmethod
-    def over(cls, description: FeederOptions) -> DeviceFeeder:
-        """Return a feeder that reads the source of a description."""
-        agreements = Agreements(jax.process_index(), processes_of(description.sharding))
-        return cls(description, Upstream.of(description), agreements, Transfer(description))
+
+def new_feeder(description: FeederOptions) -> DeviceFeeder:
+    """Return a feeder that reads the source of a description."""
+    agreements = Agreements(jax.process_index(), processes_of(description.sharding))
+    return DeviceFeeder(description, Upstream.of(description), agreements, Transfer(description))

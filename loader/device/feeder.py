@@ -58,7 +58,7 @@ class Feeder(StreamPositionAPI):
         self._finalizer: Any = None
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
-        self.stops_here = False  # a host is asked to end, and all loops end after the last batch
+        self._stops_here = False  # a host is asked to end, and all loops end after the last batch
         self._step_of_others = 0  # after a batch without records of this host, or the end: at least this step
         self._ended = False
         self._in_next = False
@@ -92,7 +92,7 @@ class Feeder(StreamPositionAPI):
             self._watch.note(began, time.perf_counter(), item.times)
             # from here on, nothing is called
             self._upstream.user_mark, self._mask, self._empty = item.mark, item.mask, item.empty
-            self._step_of_others, self.stops_here = item.at, item.last
+            self._step_of_others, self._stops_here = item.at, item.last
             ready.taken += 1
             del ready.items[0]
             return item.batch
@@ -308,7 +308,7 @@ class Feeder(StreamPositionAPI):
         self._upstream.forget_changes()
         self._upstream.user_mark = self._mask = None
         self._ended, self._empty, self._step_of_others = False, False, 0
-        self.stops_here = self._upstream.stops = False
+        self._stops_here = self._upstream.stops = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
         """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error that came in place of a batch.

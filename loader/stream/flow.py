@@ -115,7 +115,8 @@ class RowStreams:
                 else self._groups(stage, start, former, inputs)
             )
             results = Ordered(requests, executor, stage.number, ahead)
-        return StageOutput(results, leaf, start, self.skipped, self._block_numbers, self.observer, stage)
+        leaves = pipeline.every_leaf[former * len(pipeline.leaves) :][part.leaves]
+        return StageOutput(results, leaves, start, self.skipped, self._block_numbers, self.observer, stage)
 
     def _groups(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"

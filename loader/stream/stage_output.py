@@ -15,23 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...errors import NothingPassesError, TooManyErrorsError
+from ...errors import TooManyErrorsError
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..plan.stages import Stage
 from ..timing.observer import Observer
 from ..work.notices import Notices
-from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
+from ..work.tasks import Block, Failure, SpanTask, input_count
+from .barren import EmptyStreamGuard
 from .ordered import Results
 from .provenance import Provenance
 from .rows import NumberedBlock, Request, Rows, StreamEnd
-
-BARREN_EPOCHS = 8
-"""Number of epochs without a row, times the number of shards, after which one shard of several stops."""
-
-MIN_BARREN_GROUPS = 100
-"""Number of consecutive groups that may have no results, however few positions an epoch has."""
-
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -68,7 +62,7 @@ class StageOutput:
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
-        leaf: source with its sampler from which the rows come.
+        leaves: sources with their samplers from which the rows come.
         start: the cursor.
         skipped: counts skipped records.
         numbers: yields a new number for each block of the iterator.
@@ -79,7 +73,7 @@ class StageOutput:
     def __init__(
         self,
         results: Results,
-        leaf: Leaf,
+        leaves: Sequence[Leaf],
         start: Cursor,
         skipped: SkippedRecords,
         numbers: Iterator[int],
@@ -93,7 +87,7 @@ class StageOutput:
         self._found: deque[Rows | StreamEnd] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
-        self._guard = EmptyStreamGuard(leaf, start.positions[0])
+        self._guard = EmptyStreamGuard(leaves, start.positions)
         self._numbers = numbers
         self._observer = observer
         self._sums = observer.stage(stage.number)
@@ -190,51 +184,3 @@ class StageOutput:
             skip = min(skip, bisect_left(block.tags.inputs, self._unit))
         self._skip = max(self._skip - block.count, 0) if request.pieces_left or self._single else 0
         return skip
-
-
-class EmptyStreamGuard:
-    """Detects that an endless stream has no more elements, because its operations drop every record.
-
-    Args:
-        leaf: source with its sampler from which the records come.
-        since: local position after the last record that made a row.
-    """
-
-    def __init__(self, leaf: Leaf, since: int) -> None:
-        self._leaf = leaf
-        self._since = since
-        self._groups = 0
-
-    def end(self, request: Request) -> None:
-        self._since, self._groups = request.origin.stop.positions[0], 0
-
-    def go_on(self, request: Request) -> Failure | None:
-        """Count a task that made no rows.
-
-        Return a failure if whole epochs of an endless stream made no rows, else None.
-        """
-        in_groups = isinstance(request.task, GroupTask)
-        self._groups += in_groups
-        enough = not in_groups or self._groups >= MIN_BARREN_GROUPS
-        if not self._leaf.endless or not enough or request.stop < self._limit():
-            return None
-        return Failure(
-            NothingPassesError(
-                f"no element came out of the operations for {request.stop - self._since} records in a row of an endless "
-                f"stream, and an epoch has {self._leaf.epoch_length}: a Filter, a FlatMap or on_error='skip' drops everything. "
-                "Check the condition, or the errors in the log; or pass num_epochs= to let the stream end."
-            )
-        )
-
-    def _limit(self) -> int:
-        """Return the local position from which it is as good as certain that no record passes the operations.
-
-        An epoch that began after the last row, and ended without a row, has shown every record. A
-        shard sees only its part of the records, another part in each epoch. A single good record
-        would be missing from all of these parts with probability exp(-BARREN_EPOCHS).
-        """
-        shard, epoch = self._leaf.shard, self._leaf.epoch_length
-        dense_from, offset = self._leaf.lineage.dense_from  # before that, positions come in no order
-        last = max(shard.global_position(self._since), dense_from) + offset
-        epochs = 1 if shard.shard_count == 1 else BARREN_EPOCHS * shard.shard_count
-        return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)

@@ -6,6 +6,7 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...common.validation import array_of
 from ..balance import Balance
 from ..mix.order import MixOrder
 from ..mix.weights import quoted, weights_of
+from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
@@ -108,6 +110,15 @@ class BalancedSampler(DrawnRecords):
             "seed": self.seed,
             **self._balance_entry,
         }
+
+    @property
+    def facts(self) -> OrderFacts:
+        """Facts about the order for the loader."""
+        weights = np.ones(len(self._sizes)) if self._order is None else np.array(self._order.stages[0][1], float)
+        drawn = weights > 0
+        # All records of a class come before one comes again. Twice, since a class begins again in the middle of an epoch.
+        longest = 2 * float(np.max(self._sizes[drawn] / (weights[drawn] / weights.sum())))
+        return super().facts._replace(epochs_for_all=ceil(min(longest / self.num_samples, 1e12)))
 
     def _records_at(self, positions: Positions) -> Positions:
         classes, visits = self._classes_at(positions)

@@ -6,6 +6,7 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import copy
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ Positions = NDArray[np.int64]
 
 _STREAM = 1  # of the seed
 _MOST_CHANGES = 64
+
+_MISSING = 8
+"""A record that is expected this many times is missing with probability exp(-8)."""
 
 
 class WeightedSampler(DrawnRecords):
@@ -101,6 +105,10 @@ class WeightedSampler(DrawnRecords):
         wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
         super().__init__(wanted, most, remedy, num_epochs, seed, shard_options, balance)
         self._digest = digest_of(checked)
+        self._epochs_for_all = 1
+        if self.replacement or self.num_samples < np.count_nonzero(checked):
+            rarest = float(np.min(checked, where=checked > 0, initial=np.inf)) / float(np.sum(checked))
+            self._epochs_for_all = ceil(_MISSING / max(rarest * self.num_samples, 1e-12))
         self._changes: Changes = ()
         self._table = AliasTable.of(checked) if self.replacement else None
         self._orders = None if self.replacement else Orders(checked, self.seed, self.num_samples)
@@ -114,7 +122,7 @@ class WeightedSampler(DrawnRecords):
         """Facts about the order for the loader."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
         few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
-        return super().facts._replace(block_size=few)
+        return super().facts._replace(block_size=few, epochs_for_all=self._epochs_for_all)
 
     @property
     def fingerprint(self) -> dict[str, Any]:

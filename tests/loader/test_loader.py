@@ -157,6 +157,68 @@ def test_a_filter_that_drops_a_whole_epoch_of_an_endless_stream_is_an_error():
     assert list(make([Filter(lambda x: False), Batch(4)])) == []
 
 
+DATASETS = {"a": range(1000), "b": range(1000, 2000)}
+
+
+def _mix_of_streams(seed):
+    datasets = [
+        headrace.MapDataset.source(records).seed(seed).shuffle().repeat()
+        for records in (range(1000, 1010), range(1000))
+    ]
+    return headrace.IterDataset.mix([dataset.to_iter_dataset() for dataset in datasets]).filter(lambda x: x == 777)
+
+
+def _drawn(sampler, source=range(1000)):
+    return DataLoader(data_source=source, sampler=sampler, operations=[Filter(lambda x: x == 777)])
+
+
+SELDOM = {
+    "drawn with replacement": lambda seed: _drawn(headrace.WeightedSampler([1.0] * 1000, seed=seed)),
+    "some of the records in an epoch": lambda seed: _drawn(
+        headrace.WeightedSampler([1.0] * 1000, 100, replacement=False, seed=seed)
+    ),
+    "a large class": lambda seed: _drawn(headrace.BalancedSampler([0] * 900 + [*range(1, 101)], seed=seed)),
+    "classes by weight": lambda seed: _drawn(headrace.BalancedSampler([0] * 900 + [1] * 100, {0: 1, 1: 9}, seed=seed)),
+    "a part of small weight": lambda seed: _drawn(
+        headrace.MixSampler(DATASETS, {"a": 0.05, "b": 0.95}, shuffle=True, seed=seed, when_exhausted="repeat"),
+        DATASETS,
+    ),
+    "a part drawn with replacement": lambda seed: _drawn(
+        headrace.MixSampler(
+            {"a": headrace.WeightedSampler([1.0] * 1000, seed=seed), "b": 1000}, seed=seed, when_exhausted="repeat"
+        ),
+        DATASETS,
+    ),
+    "a long stream beside a short one": _mix_of_streams,
+}
+
+
+@pytest.mark.parametrize("kind", SELDOM)
+def test_a_record_that_comes_seldom_is_enough_for_an_endless_stream(kind):
+    """Of a stream with one good record, each source must have shown all records before nothing passes."""
+    assert [int(next(iter(SELDOM[kind](seed)))) for seed in range(12)] == [777] * 12
+
+
+@pytest.mark.parametrize(
+    "other", [{"weights": {"a": 0.1, "b": 0.9}}, {"weights": {"a": 0, "b": 1}}, {"max_epochs": {"a": 2}}]
+)
+def test_a_mix_that_nothing_passes_is_an_error(other):
+    """Also if a part has ended, or is never drawn."""
+    sampler = headrace.MixSampler(DATASETS, shuffle=True, seed=1, when_exhausted="repeat", **other)
+    loader = DataLoader(data_source=DATASETS, sampler=sampler, operations=[Filter(lambda x: False)])
+    with pytest.raises(NothingPassesError, match="an epoch has 2000"):
+        next(iter(loader))
+
+
+def test_joined_streams_that_nothing_passes_are_an_error():
+    """Also if no record of one of them is taken."""
+    datasets = [headrace.MapDataset.source(range(count)) for count in (10, 300)]
+    endless = [dataset.repeat().to_iter_dataset() for dataset in datasets]
+    for streams, weights in ((endless, [1, 2]), (endless, [0, 1])):
+        with pytest.raises(NothingPassesError, match="an epoch has 300"):
+            next(iter(headrace.IterDataset.mix(streams, weights=weights).filter(lambda x: False)))
+
+
 def test_a_rare_record_is_enough_for_an_endless_stream():
     """One record that passes in each epoch fills batches larger than an epoch."""
     batches = iter(make([Filter(lambda x: x == 3), Batch(25)], num_epochs=None))

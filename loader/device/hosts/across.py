@@ -96,9 +96,9 @@ class HostLoader:
         return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> HostFeeder:
-        from .host_feeder import HostFeeder
+        from .host_feeder import new_host_feeder
 
-        return HostFeeder.over(self)
+        return new_host_feeder(self)
 
 
 def across_hosts(

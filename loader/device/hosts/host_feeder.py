@@ -48,26 +48,31 @@ class HostFeeder(Feeder):
         """Ask all hosts to end their loops after one of the next batches; see `stops_here`."""
         self._upstream.stops = True
 
-    @classmethod
-    def over(cls, description: HostOptions) -> HostFeeder:
-        """Return a feeder that reads the source of a description.
+    @property
+    def stops_here(self) -> bool:
+        """True if a host was asked to end, and all hosts end their loops after the last batch."""
+        return self._stops_here
 
-        Raises:
-            HostsError: there are several shards, but neither jax's coordination service nor a folder.
-            ValueError: batches shall be repeated, and the source cannot begin again.
-        """
-        upstream = Upstream.of(description)
-        shard = upstream.loader("across_hosts").pipeline.shard
-        me, processes, folder = shard.shard_index, range(shard.shard_count), description.folder
-        if folder is None and len(processes) > 1:
-            try:
-                me, count = jax_processes()
-            except HostsError:
-                upstream.leave()
-                raise
-            processes = range(count)
 
-        def new_store() -> MessageStore:
-            return KeyValueStore() if folder is None else folder_store(folder, me, processes)
+def new_host_feeder(description: HostOptions) -> HostFeeder:
+    """Return a feeder that reads the source of a description.
 
-        return cls(description, upstream, Agreements(me, processes, new_store), OnHost(description.on_uneven))
+    Raises:
+        HostsError: there are several shards, but neither jax's coordination service nor a folder.
+        ValueError: batches shall be repeated, and the source cannot begin again.
+    """
+    upstream = Upstream.of(description)
+    shard = upstream.loader("across_hosts").pipeline.shard
+    me, processes, folder = shard.shard_index, range(shard.shard_count), description.folder
+    if folder is None and len(processes) > 1:
+        try:
+            me, count = jax_processes()
+        except HostsError:
+            upstream.leave()
+            raise
+        processes = range(count)
+
+    def new_store() -> MessageStore:
+        return KeyValueStore() if folder is None else folder_store(folder, me, processes)
+
+    return HostFeeder(description, upstream, Agreements(me, processes, new_store), OnHost(description.on_uneven))

@@ -192,6 +192,7 @@ with iter(loader("some", 2).across_hosts("pad", folder=folder)) as iterator:
 """
 
 
+@pytest.mark.slow
 def test_hosts_that_are_killed_resume_in_the_same_folder(tmp_path):
     """Files of the killed run are not mistaken for those of the new one; nothing comes twice, and nothing is lost."""
     seen = [[], []]
@@ -219,6 +220,7 @@ with iter(loader().across_hosts("pad", folder=sys.argv[4])) as iterator:
 """
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_is_an_error_on_the_others(tmp_path):
     """It gives no sign of life any more."""
     said = together(DEAD, tmp_path / "meeting", "exit", by="folder")

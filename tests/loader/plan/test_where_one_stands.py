@@ -154,7 +154,7 @@ def test_dir_shows_what_is_for_users():
     assert _shown(iter(loader)) == shared | {"as_made", "execution", "go_back", "pipeline", "take_up"}
     assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
     assert _shown(loader) == {
-        *("epochs", "find", "loader_description", "records_at", "skip", "to_device", "with_batch_size"),
+        *("across_hosts", "epochs", "find", "loader_description", "records_at", "skip", "to_device", "with_batch_size"),
     }
 
 

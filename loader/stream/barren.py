@@ -1,0 +1,118 @@
+"""Detect that an endless stream has no more elements, because its operations drop every record.
+
+In: the places in the stream before and after tasks that made no rows. Out: a failure, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import NothingPassesError
+from ..plan.leaf import Leaf
+from ..work.tasks import Failure, GroupTask
+from .rows import Request
+
+BARREN_EPOCHS = 8
+"""Number of epochs without a row, times the number of shards, after which one shard of several stops."""
+
+FAR = 16
+"""Number of times that more epochs are read before a dataset of a mix that gives no records at all is ignored."""
+
+MIN_BARREN_GROUPS = 100
+"""Number of consecutive groups that may have no results, however few positions an epoch has."""
+
+
+class EmptyStreamGuard:
+    """Detects that an endless stream has no more elements, because its operations drop every record.
+
+    That is so if each source has shown all of its records since the last row.
+
+    Args:
+        leaves: sources with their samplers from which the records come.
+        since: for each, the local position after the last record that made a row.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], since: Sequence[int]) -> None:
+        self._leaves = leaves
+        self._since = since
+        self._groups = 0
+        self._next_look = 0  # number of records without a row
+
+    def end(self, request: Request) -> None:
+        self._since, self._groups, self._next_look = request.origin.stop.positions, 0, 0
+
+    def go_on(self, request: Request) -> Failure | None:
+        """Count a task that made no rows.
+
+        Return a failure if whole epochs of an endless stream made no rows, else None.
+        """
+        in_groups = isinstance(request.task, GroupTask)
+        self._groups += in_groups
+        if in_groups and self._groups < MIN_BARREN_GROUPS:
+            return None
+        now = request.origin.stop.positions
+        records = sum(now) - sum(self._since)
+        if records < self._next_look or not self._have_shown_all(now):
+            return None
+        longest = max(leaf.epoch_length for leaf in self._leaves if leaf.endless)
+        return Failure(
+            NothingPassesError(
+                f"no element came out of the operations for {records} records in a row of an endless stream, and an epoch has "
+                f"{longest}: a Filter, a FlatMap or on_error='skip' drops everything. Check the condition, or the errors in "
+                "the log; or pass num_epochs= to let the stream end."
+            )
+        )
+
+    def _have_shown_all(self, now: Sequence[int]) -> bool:
+        """Return True if every source has shown all of its records, or has ended. `now` has its local position.
+
+        A source of which a join takes no records is ignored, if all others have shown their records many times.
+        """
+        leaves = list(zip(self._leaves, self._since, now, strict=True))
+        if not any(leaf.endless for leaf in self._leaves):
+            return False
+        if not all(leaf.endless or after >= leaf.total for leaf, _, after in leaves):
+            return False
+        endless = [each for each in leaves if each[0].endless]
+        moved = [each for each in endless if each[2] != each[1]]
+        times = 1 if moved == endless else FAR
+        if moved and all(_has_shown_all(*each, times) for each in moved):
+            return True
+        self._next_look = (sum(now) - sum(self._since)) * 5 // 4  # a look at a mix takes as long as a batch
+        return False
+
+
+def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
+    """Return True if it is as good as certain that a source has shown all of its records between two local positions.
+
+    An epoch that began after the first position and ended before the second has shown every record, unless records are
+    drawn with replacement. A shard sees only its part of the records, another part in each epoch. A single good record
+    would be missing from all of these parts with probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its
+    parts, which have epochs of their own.
+
+    Args:
+        leaf: source with its sampler.
+        since: the first position.
+        now: the second position.
+        times: number of times that each record must have come.
+    """
+    epochs = times * (1 if leaf.shard.shard_count == 1 else BARREN_EPOCHS * leaf.shard.shard_count)
+    if not leaf.facts.parts:
+        return now >= _end_of(leaf, since, epochs * leaf.facts.epochs_for_all)
+    if now < _end_of(leaf, since, epochs):
+        return False
+    before, after = leaf.part_epochs(since), leaf.part_epochs(now)
+    half, all_ = leaf.part_records((since + now) // 2), leaf.part_records(now)
+    is_far = now >= _end_of(leaf, since, FAR * epochs)
+    return all(
+        after[name] - before[name] > epochs * part.facts.epochs_for_all or (is_far and half[name] == all_[name])
+        for name, part in leaf.sampler.parts.items()
+    )
+
+
+def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
+    """Return the local position at which so many whole epochs have ended that began after the position `since`."""
+    shard, epoch = leaf.shard, leaf.epoch_length
+    dense_from, offset = leaf.lineage.dense_from  # before that, positions come in no order
+    last = max(shard.global_position(since), dense_from) + offset
+    return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)
