@@ -190,6 +190,12 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
             f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare the dataset with TFDS."
         ) from error
     except NotImplementedError as error:
+        if found := _prepared_format(tfds, name, folder):
+            raise SourceError(
+                f"the TFDS dataset {short_repr(name)} is prepared under {shorten(where)} as {found}, which has no random "
+                f"access. Prepare it in another folder: tfds.builder({short_repr(name)}, file_format='array_record', "
+                "data_dir=FOLDER).download_and_prepare(). Then pass data_dir=FOLDER."
+            ) from error
         raise SourceError(
             f"the TFDS dataset {short_repr(name)} is not prepared in ArrayRecord format under "
             f"{shorten(where)}. The datasets there: {_prepared(folder or where)}. Run "
@@ -201,6 +207,19 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
             f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: "
             f"{shorten(error)}. Pass the name of a split of this dataset, and decoders= that fit its features."
         ) from error
+
+
+def _prepared_format(tfds: Any, name: str, folder: str | None) -> str | None:
+    """Return the file format, such as "tfrecord", in which a dataset is prepared in a folder; None if it is not prepared.
+
+    Args:
+        tfds: the module `tensorflow_datasets`.
+        name: name of the dataset, with configuration and version or without.
+        folder: folder of the datasets; None: TFDS's own folder.
+    """
+    builder = tfds.builder(name, data_dir=folder)
+    is_prepared = os.path.isfile(os.path.join(builder.data_dir, "dataset_info.json"))
+    return str(builder.info.file_format.value) if is_prepared else None
 
 
 def _prepared(data_dir: str) -> str:

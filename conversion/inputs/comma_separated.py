@@ -103,7 +103,7 @@ def read_records(
         try:
             if len(row) != len(columns):
                 raise ValueError(
-                    f"the line must have one value for each of the {len(columns)} columns, but it has {len(row)} values"
+                    f"the line has {len(row)} values, but the file has {len(columns)} columns; each needs one value"
                 )
             if not _is_utf8(row):
                 raise ValueError(f"the line must be in UTF-8, but it is {short_repr(row)}")

@@ -152,7 +152,7 @@ class NpyRows:
 
     def __init__(self, path: str, opening: Opening) -> None:
         with local_copy(path, opening.storage) as copy:
-            self.columns = map_npy(copy, path)
+            self.columns = map_npy(copy, path, "Save an array without Python objects by np.save")
         if not self.columns.ndim:
             raise SourceError(
                 f"{shorten(path)} contains a single number, not an array with rows. Save an array that "

@@ -1,6 +1,6 @@
 """The feeder of devices: the iterator of a `DeviceLoader`.
 
-In: a description. Out: trees of `jax.Array`.
+In: the options of the feeder (`FeederOptions`), which also name the loader. Out: batches, as trees of `jax.Array`.
 """
 
 from __future__ import annotations

@@ -23,14 +23,14 @@ from ...operations.trees import Structure
 class Arrangement:
     """Facts about all batches with the same structure, shapes and dtypes. A leaf is an array or number of the batch.
 
-    Leaves that are "going" are put on devices; in a feeder without devices, they are the arrays and numbers that can be
-    filled up. All others are passed on as they are.
+    The leaves in `going` are put on devices; in a feeder without devices, they are the arrays and numbers that can be
+    filled up with rows. All others are passed on as they are.
 
     Attributes:
         structure: structure of the batch.
         kinds: shape and dtype of each leaf.
         names: name of each leaf.
-        going: indices of the leaves that are going.
+        going: indices of the leaves that are put on devices (or can be filled up).
         shardings: sharding of each leaf in `going`; empty without devices.
         leading: index, in `going`, of the leaf that defines the number of rows: the first that is
             divided along its leading axis, or else the first that has an axis; None if there is
@@ -55,7 +55,7 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves that are going, without the number of rows. It must be equal on all hosts."""
+        """Description of the leaves in `going`, without the number of rows. It must be equal on all hosts."""
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
     def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
@@ -78,8 +78,8 @@ class Prepared:
     def template(self) -> Any:
         """Return the batch with 0 rows. A process that has no batch left fills it up with zeros.
 
-        Leaves (arrays and numbers) that have no rows keep their values. A leaf that is not going is replaced by
-        None.
+        Leaves (arrays and numbers) that have no rows keep their values. A leaf that is not put on devices is replaced by
+        None; in a feeder without devices, an object that is neither array nor number.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -89,7 +89,9 @@ class Prepared:
         return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
-        """Return, by name, the bytes of the leaves (arrays and numbers) that are going and have no rows.
+        """Return, by name, the bytes of the leaves (arrays and numbers) that have no rows.
+
+        Leaves that are neither put on devices nor may be filled up are left out.
 
         If batches are filled up, these leaves must be equal in all batches, because a process that has no
         batch left uses the leaves of another batch.
@@ -99,10 +101,12 @@ class Prepared:
         return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
     def filled(self, rows: int | None, repeats: bool) -> list[Any]:
-        """Return the leaves that are going, each with a number of rows if it has rows; None leaves them as they are.
+        """Return the leaves (arrays and numbers) to put on devices, those with rows filled up to a number of rows.
+
+        A feeder without devices gets the leaves that may be filled up.
 
         Args:
-            rows: number of rows.
+            rows: number of rows; None: the leaves are returned as they are.
             repeats: True: missing rows are those of the batch again, from its first. False: they are zeros.
         """
         known = self.arrangement
@@ -113,7 +117,7 @@ class Prepared:
         return [fill(leaf, rows) if number in known.with_rows else leaf for number, leaf in zip(known.going, leaves)]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """Return the batch with other leaves in place of those that are going."""
+        """Return the batch with other leaves (arrays and numbers), in order, in place of those that `filled` returns."""
         for number, leaf in zip(self.arrangement.going, leaves):
             self.leaves[number] = leaf
         return self.arrangement.structure.unflatten(self.leaves)

@@ -218,7 +218,10 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Return True if the sharding has a mesh, and puts the whole array on each of its devices."""
+    """Return True if a sharding has a mesh, and its PartitionSpec names no mesh axis, as in `P()` or `P(None)`.
+
+    Then each device has the whole array. False for `P("data")`, even if the mesh axis "data" has only one device.
+    """
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 

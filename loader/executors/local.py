@@ -55,10 +55,11 @@ class InlineExecutor(Executor):
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions in the next task of a stage (operations that run in one task).
+        """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
 
-        A task has one batch, or several if batches take little time. Tasks of single rows have as
-        many rows as take about 30 ms.
+        A stage is a group of operations that run in one task. A task has the inputs of one batch, or of several batches if
+        these take little time. Tasks of a stage that makes single rows become longer, up to a limit, while they take less
+        than 30 ms.
         """
         if not self._units:
             return self._pace.inputs(stage)
@@ -181,9 +182,11 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions in the next task of a stage (operations that run in one task).
+        """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
 
-        A task has one batch, or as many single rows as take about 30 ms.
+        A stage is a group of operations that run in one task. A task has the inputs of one batch, or of up to 8 batches if
+        these are slices of columns. Tasks of a stage that makes single rows become longer, up to a limit, while they take
+        less than 30 ms.
         """
         return self._pace.inputs(stage)
 

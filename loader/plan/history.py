@@ -111,12 +111,13 @@ class Mark(NamedTuple):
     """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
 
     Attributes:
-        position: if the order omits records, its first unread position, not counting omitted records. No shard has
-            read it or a later one. A run that omits other records can continue there.
-        place: the same position if omitted records are counted. For a mix, a dict of such numbers by
-            name, for the parts that omit records; a single source has the name "" (`ONLY`). Empty if no record is
-            omitted.
-        length: number of positions of all shards together; None for an endless order.
+        position: first position that no shard has read, not counting omitted records, if `place` is filled; else 0. A
+            run that omits other records can continue there.
+        place: a dict by part name. For each part of a mix that omits records, it has the number of the part's records
+            before `position`, with the omitted ones; also for parts to which records were appended, if the mix ends.
+            A source without a mix has the name "" (`ONLY`). Empty if there is no such part.
+        length: if `place` is filled, number of positions of all shards together; None if the order is endless, or if
+            `place` is empty.
         ended: for a mix, a pair (part name, position of its end) for each part that ends before the mix does.
     """
 

@@ -158,9 +158,11 @@ class ReshardHistory:
         layers = (*self.orders, *([Without(gaps, length)] if gaps else []))
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
+            since = ", since their number last changed," if self.layers else ""
+            before = " that were not read before this change" if self.layers else ""
             raise CheckpointError(
-                f"the states do not fit this loader: the shards had read {list(reached)[:8]} records each, but this "
-                f"loader has only {length} in all epochs and shards. Pass at least the former number of records and "
+                f"the states do not fit this loader: the shards had{since} read {list(reached)[:8]} records each, but this "
+                f"loader has only {length} in all epochs and shards{before}. Pass at least the former number of records and "
                 "epochs, or restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)

@@ -58,9 +58,10 @@ def migrate(
         return migrate_weights(pipeline, states, strict, run)
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
-            "datasets were added to a mix or removed from it, and other records are omitted than in the state, which was saved "
-            "between two rows of a FlatMap, or while a Pack or window_shuffle held records back. Make one of the two changes "
-            "now, and the other one at a later step; or restore a checkpoint of another step."
+            "datasets were added to a mix or removed from it, and other records are omitted than in the state. Both changes at "
+            "once are not possible here, because the state was saved between two rows of a FlatMap, or while a Pack or "
+            "window_shuffle held records back. Restore with the former omit=, and change omit= at a later step; or restore a "
+            "checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
     return _with_leaves(pipeline, states, strict, run)

@@ -61,8 +61,8 @@ def migrate_weights(
     Raises:
         CheckpointError: the current order ends before the place that the run has reached; a batch or
             window that was partly delivered has another size now; states of some shards are missing; or a partly
-            delivered window would be made of other records. Or the change cannot be adapted to: of a mix that is sliced,
-            shuffled, repeated or part of another dataset; or inside a global batch that was divided by cost.
+            delivered window would be made of other records. Also if the changed mix is sliced, shuffled, repeated or part
+            of another dataset; or if the state was saved inside a global batch that was divided among shards by cost.
     """
     if not strict and states:
         _check_within(pipeline, states[0].identity)

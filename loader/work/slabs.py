@@ -109,8 +109,9 @@ class SlabPool:
         make: function that returns a slab of at least as many bytes as its argument says. The default
             makes memory of this process alone.
         give_up: called with each free slab that is not kept for reuse.
-        pooled_from: the large arrays of a batch are put on a slab if they have this number of bytes or more together,
-            and so are the small ones. Otherwise they are plain arrays.
+        pooled_from: smallest number of bytes for a slab. The arrays of a batch form two groups, large ones and small
+            ones. A group is put on a slab if its arrays together have this number of bytes or more. Otherwise they are
+            plain arrays.
     """
 
     def __init__(

@@ -246,7 +246,12 @@ class OperationClock:
         return look
 
     def calls(self, inputs: int) -> int:
-        """Return the number of calls that are timed for `inputs` positions: all calls of operations on single elements."""
+        """Estimate how many calls are timed while `inputs` positions pass the operations.
+
+        For each input (a position, or a batch made from columns), one call of each operation on single elements counts,
+        and one call of what comes after them: a `Batch`, or the function that keeps the results. The calls of later
+        operations do not count, and after a `Filter` there are fewer calls than that.
+        """
         return -(-inputs // self._each) * (self._single + 1)
 
 

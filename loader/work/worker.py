@@ -202,7 +202,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Run a task that imported torch again, with torch seeded; return `block` if this worker must not seed torch."""
+        """Repeat a task that has imported torch, now with torch seeded; return its result `block` if seeding is not allowed."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block

@@ -62,7 +62,7 @@ class BatchShapes:
                     lower = ", lower multiple_of=" if multiple_of > 1 else ""
                     raise ValueError(
                         f"a batch of padded length {length} needs {length * multiple_of} tokens{for_multiple}, more than "
-                        f"max_tokens={max_tokens}. Raise max_tokens={lower}, or, if pad_to= names this length, leave it out."
+                        f"max_tokens={max_tokens}. Raise max_tokens={lower}, or leave {length} out of pad_to= if it is there."
                     )
                 raise ValueError(
                     f"multiple_of={multiple_of} is more than max_records={max_records}. Raise max_records=, or lower "

@@ -316,8 +316,8 @@ def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Im
     """Decode a TIFF image of grey or colours with opacity.
 
     Args:
-        data: bytes of the file.
-        tiff: the file with a changed header.
+        data: bytes of the file, only for the message of an error.
+        tiff: the file with a header that OpenCV can read. Its bytes are decoded.
         channels: 1, 3 or 4.
         deep: True: keep 16 bits. False: convert to uint8.
 

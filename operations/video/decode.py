@@ -85,8 +85,8 @@ class DecodeVideo(_OnVideos, MapTransform):
         """Return the element with its video replaced by the frames.
 
         Raises:
-            VideoError: the video cannot be decoded, has no such frame, or a dict has no such key; or it has its own times, and
-                `frames` or `times` is passed, too.
+            VideoError: the video cannot be decoded, or has no such frame; or the element is a dict without the key; or the
+                video is a dict with "times", although `frames` or `times` was passed to `DecodeVideo`, too.
             SourceError: the file cannot be read.
         """
         video = self._video_of(element)

@@ -171,9 +171,9 @@ class ChangingSampler(VectorSampler):
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """Return the places `int64[n]` of positions `int64[n]`. Omitted records have places, but no positions.
+        """Return the places of positions, both `int64[n]`. Places also count the omitted records; positions do not.
 
-        Raises CheckpointError if a position was read with omitted keys that are now unknown.
+        Raises CheckpointError if a position was read while keys were omitted that the state does not have.
         """
         if len(self._begins) == 1:
             return self._layer(0).places(positions)

@@ -36,9 +36,13 @@ def saved_order(saved: SavedOrder) -> MixOrder:
     """Return the order in which an earlier run drew the parts of its mix. A part is not drawn after its end.
 
     Raises:
-        CheckpointError: if the weights in the checkpoint are damaged.
+        CheckpointError: if the weights or the ends of parts in the checkpoint are damaged.
     """
-    return _without_ended(order_of(saved), saved.ended)
+    order = order_of(saved)
+    try:
+        return _without_ended(order, saved.ended)
+    except (ValueError, LookupError) as error:
+        raise _damaged(error) from None
 
 
 def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
@@ -174,7 +178,15 @@ def order_of(saved: SavedOrder) -> MixOrder:
 
 
 def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
-    """Return the order for the weights in a fingerprint, and the last of these weights by part name, sorted."""
+    """Return the order of a mix from its weights, and the weights that it has at the end of their schedule.
+
+    Args:
+        values: fingerprint of the mix, or a change of its parts: `weights` are weights by part name, or a list of pairs
+            [first position, weights]; `ramp` is true if the weights change gradually between the pairs.
+
+    Returns:
+        The order; and a dict of the last weights by part name, sorted by name.
+    """
     schedule = schedule_of(values)
     names = tuple(sorted(schedule[0][1]))
     stages = stages_of([(start, weights) for start, weights in schedule], names)

@@ -91,7 +91,10 @@ class XarraySource(ChunkedSource):
 
     @classmethod
     def of(cls, data: Any) -> Any:
-        """Return the source of a Dataset or DataArray along its first dimension: of arrays in memory a `MemorySource`."""
+        """Return a source of the slices of a Dataset or DataArray along its first dimension.
+
+        It is a `MemorySource` if all arrays are in memory; otherwise an object of this class, which reads them.
+        """
         own = cls(data)
         if not all(map(_is_in_memory, own._variables.values())):
             return own

@@ -344,7 +344,7 @@ class GrowingFiles(Generic[FoundT]):
     def _grown(self) -> Growth:
         if self._growth is None:
             raise SourceError(
-                f"{shorten(self)} has no generations and cannot look for new records, because it was made without growing=. "
-                "Pass growing=True when you make the source."
+                f"{shorten(self)} was made without growing=, so it cannot look for new records, and has no numbered versions "
+                "(generations) of its files. Pass growing=True when you make the source."
             )
         return self._growth

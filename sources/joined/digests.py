@@ -48,7 +48,7 @@ def digests_of(source: Any, name: str) -> Digests:
 
 
 def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
-    """Return the digest of one value; SourceError if it is of a type that cannot be compared."""
+    """Return the digest of one value; SourceError if it is of a type that cannot be compared, or too large an integer."""
     if value is None:
         return 0, 0
     if isinstance(value, (str, bytes)):
@@ -57,6 +57,11 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
         return high, low
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**64:
         return _NEGATIVE if value < 0 else _POSITIVE, int(value) % 2**64
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        raise SourceError(
+            f"record {key} has {name}={short_repr(value)}. Only integers from -2**63 to 2**64 - 1 can be compared. Make the "
+            "values of this field smaller integers, or strings."
+        )
     raise SourceError(
         f"record {key} has {name}={short_repr(value)}, {a_kind_of(value)}, which cannot be compared. Make the values of this "
         "field integers, strings or bytes."

@@ -122,7 +122,7 @@ def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
     storage = storage_options_of(storage_options)
     if name.lower().endswith(".npy"):
         with local_copy(name, storage) as copy:
-            return np.array(map_npy(copy, name))
+            return np.array(map_npy(copy, name, "Save the keys as an array of integers with one axis by np.save"))
     with open_stream(name, "auto", storage) as stream:
         return list(_keys_of_lines(stream, name))
 

@@ -70,18 +70,19 @@ def integer_dtype(dtype: Any) -> DType:
     return found
 
 
-def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
+def map_npy(path: str, name: str, remedy: str) -> np.memmap[Any, Any]:
     """Map the array in a `.npy` file, read-only.
 
     Args:
         path: local path of the file.
         name: name of the file in messages.
+        remedy: what to save in place of a damaged file, as an imperative sentence without the period, for messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
         SourceError: it is not a `.npy` file, is cut off, or contains Python objects.
     """
-    with _npy_errors(name):
+    with _npy_errors(name, remedy):
         found = np.load(path, mmap_mode="r")
     if isinstance(found, np.memmap):
         return found
@@ -92,7 +93,7 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
 
 
 @contextmanager
-def _npy_errors(name: str) -> Iterator[None]:
+def _npy_errors(name: str, remedy: str) -> Iterator[None]:
     """Context manager that turns errors about the content of a `.npy` file into a SourceError that names the file `name`.
 
     FileNotFoundError and SourceError pass unchanged.
@@ -109,9 +110,7 @@ def _npy_errors(name: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
-        raise SourceError(
-            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save an array of integers with one axis by np.save."
-        ) from error
+        raise SourceError(f"{shorten(name)} cannot be read as .npy: {shorten(error)}. {remedy}.") from error
 
 
 # NumPy uses Python's parser, which sometimes fails on two threads at once (3.11).
@@ -160,7 +159,7 @@ def layout_of(
     plain = _plain_layout(head)
     if plain is not None and dtype in (None, plain.dtype) and plain.start + plain.nbytes <= file.size:
         return plain
-    with _npy_errors(name):
+    with _npy_errors(name, "Save an array of integers with one axis by np.save"):
         shape, found, start = _header(head)
         if found.hasobject or start + (shape[0] if shape else 1) * found.itemsize > file.size:
             raise ValueError("it has Python objects" if found.hasobject else f"it is cut off after {file.size} bytes")

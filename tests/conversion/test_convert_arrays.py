@@ -7,7 +7,7 @@ import pytest
 from support.conversions import WRITE, convert
 
 import headrace
-from headrace.errors import ConversionError
+from headrace.errors import ConversionError, SourceError
 
 
 def _tokenizer(path):
@@ -115,3 +115,10 @@ def test_a_length_of_documents_is_for_dumps_of_tokens(tmp_path):
         with pytest.raises(error, match="document_length"):
             convert(source, tmp_path / "out", "tokens", options={"document_length": length})
     assert not list((tmp_path / "out").glob("*.npy"))
+
+
+def test_an_npy_file_of_objects_is_refused_without_words_about_tokens(tmp_path):
+    """Arrays of numbers of any shape can be converted, so the remedy does not ask for integers with one axis."""
+    np.save(tmp_path / "x.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+    with pytest.raises(SourceError, match=r"x\.npy cannot be read as .* Save an array without Python objects by"):
+        headrace.convert(tmp_path / "x.npy", tmp_path / "out", progress=False)

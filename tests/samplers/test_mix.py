@@ -417,6 +417,18 @@ def test_a_damaged_history_is_told(damage):
         iter(mixed()).set_state(sealed(state))
 
 
+@pytest.mark.parametrize("ended", [[["unknown", 3]], [["books", 3], ["code", 3], ["web", 3]]])
+def test_ends_of_parts_that_the_mix_cannot_have_are_a_damaged_state(ended):
+    """They are used only if the weights change."""
+    iterator = iter(mixed(when_exhausted="all"))
+    take(iterator, 12)
+    state = json.loads(iterator.get_state())
+    state["marks"] = {"0": {"ended": ended}}
+    changed = iter(mixed(weights={"web": 1, "books": 2, "code": 3}, when_exhausted="all"))
+    with pytest.raises(CheckpointError, match="the state is damaged: its mix cannot be read"):
+        changed.set_states([sealed(state)], strict=False)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [

@@ -211,6 +211,13 @@ def test_a_value_that_changed_after_the_join_is_noticed():
         ),
         ([{"id": 1.5}], [{"id": 1}], {}, SourceError, r"record 0 has id=1\.5, a float, which cannot be compared"),
         ([{"id": True}], [{"id": 1}], {}, SourceError, r"record 0 has id=True, a bool, which cannot be compared"),
+        (
+            [{"id": 2**64}],
+            [{"id": 1}],
+            {},
+            SourceError,
+            r"has id=18446744073709551616\. Only integers from -2\*\*63 to",
+        ),
         ([{"key": 1}], [{"id": 1}], {}, SourceError, r"record 0 has no field 'id': it has only key"),
         ([3], [{"id": 1}], {}, SourceError, r"record 0 is an int, so it has no field 'id'\. Make all"),
         (

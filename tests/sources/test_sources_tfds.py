@@ -170,6 +170,17 @@ def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):
         TfdsDataSource("mnist", "train", data_dir=prepared)
 
 
+def test_a_dataset_that_is_prepared_in_another_format_is_an_error_that_says_how(tmp_path):
+    """Where it is prepared, TFDS refuses another format; so the message names another folder."""
+    prepare(tmp_path, 3)
+    info = tmp_path / "tiny_digits" / "1.0.0" / "dataset_info.json"
+    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
+    with pytest.raises(
+        SourceError, match=r"prepared under .* as tfrecord, .* Prepare it in another folder: tfds\.builder"
+    ):
+        TfdsDataSource("tiny_digits:1.0.0", "train", data_dir=tmp_path)
+
+
 class AdvisedDigits(tfds.core.GeneratorBasedBuilder):
     """A dataset of three numbers that TFDS knows by its name, `advised_digits`."""
 

@@ -70,7 +70,10 @@ class Loops:
                 each.loop.close()
 
     def of_users(self) -> list[Looks]:
-        """Return the loops that made a step, as observations. A loop that only feeds a device feeder is left out."""
+        """Return the observations of the loops that delivered at least one batch to the program.
+
+        A loader's loop from which a device feeder reads is left out, because the feeder's loop is observed.
+        """
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 

@@ -40,8 +40,9 @@ class OrderDifference(NamedTuple):
 
     Attributes:
         position: first position that differs, counted over all shards; None if none of the compared
-            positions differs.
-        told: description of both orders at this position.
+            positions differs; 0 if nothing could be compared.
+        told: text about the difference: the record of each order at this position; or which order is longer; or how
+            many records are the same. "" if nothing could be compared.
         why: description of the weights there; "" if the weights do not differ.
         of_rows: True if the position is the index of a row of a join, on one shard.
     """

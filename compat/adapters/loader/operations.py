@@ -35,7 +35,7 @@ class _Older(Generic[T]):
     """Base of Grain's own older operations."""
 
     def newer(self) -> Operation:
-        """Return the transform of headrace that is equal to this operation."""
+        """Return the transform of headrace that does the same as this operation, which is one of Grain's older classes."""
         raise NotImplementedError
 
     def __call__(self, input_iterator: Records) -> Records:

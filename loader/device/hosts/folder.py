@@ -156,9 +156,11 @@ class Meeting:
             if not missing:
                 self._begin()
             elif time.monotonic() > until:
+                where = f"to the folder {shorten(self._folder)}"
+                these = f"these processes have not come {where}: {first_few(missing, 8)}"
                 raise HostsError(
-                    f"after {MEET_SECONDS:.0f} s, process {first_few(missing, 8)} has not come to the folder "
-                    f"{shorten(self._folder)}. Start all processes with this folder, and begin the loop in all of them."
+                    f"after {MEET_SECONDS:.0f} s, {these if missing[1:] else f'process {missing[0]} has not come {where}'}. "
+                    "Start all processes with this folder, and begin the loop in all of them."
                 )
             else:
                 time.sleep(LONGEST_PAUSE)

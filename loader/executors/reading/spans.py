@@ -240,7 +240,8 @@ class ReadCall:
     """One read call of a source, for pieces of one or several spans (ranges of consecutive positions).
 
     Args:
-        pieces: the pieces. They have the same function `read` and the same pace.
+        pieces: the pieces. All are of the same source: they have the same function `read` and the same `ReadPace` (mean
+            time and size of the source's records).
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:

@@ -1,6 +1,7 @@
 """Find the record on which an operation failed, and explain the failure to the user.
 
-In: an exception, and the inputs of the task. Out: the same exception with a note that names operation and record.
+In: an exception, and the inputs of the task. Out: the same exception with a note that names operation and record; for a
+StopIteration, which would end the stream without an error, a StopIterationError whose message names them.
 Nothing is computed before a failure.
 """
 

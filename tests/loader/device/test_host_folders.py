@@ -96,6 +96,13 @@ def test_a_process_that_does_not_come_is_named(meet, monkeypatch, tmp_path):
         alone.meet(lambda: False)
 
 
+def test_several_processes_that_do_not_come_are_named(monkeypatch, tmp_path):
+    """All in one message."""
+    monkeypatch.setattr(folders, "MEET_SECONDS", -1.0)
+    with pytest.raises(HostsError, match=r"these processes have not come to the folder .*: 1, 2\. Start all"):
+        folders.Meeting(tmp_path, 0, [0, 1, 2]).meet(lambda: False)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"number": 1})])
 def test_a_damaged_file_is_not_a_process(text, meet, monkeypatch, tmp_path):
     """Such as one that is just being written on a network file system."""

@@ -44,6 +44,20 @@ def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_ref
         assert history.positions(np.arange(history.length(total))).tolist() == list(range(8, total))
 
 
+def test_states_that_read_more_than_there_is_are_refused_with_numbers_since_the_last_change_of_shards():
+    """The first run read 8 of 10 records, so the second has two."""
+    with pytest.raises(
+        CheckpointError, match=r"shards had read \[6, 6\] records each, .* only 10 in all epochs and shards\."
+    ):
+        ReshardHistory().followed_by([(6, 0), (6, 0)], 10)
+    history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
+    message = (
+        r"had, since their number last changed, read \[3\] records each, .* only 2 in .* not read before this change\."
+    )
+    with pytest.raises(CheckpointError, match=message):
+        history.followed_by([(3, 0)], 10)
+
+
 @pytest.mark.parametrize("grown", [[[0, 1.5]], [[0, True]], [[0, 0]], [3], [["a", 1]], [[0, 1, 2]], [[-1, 1]]])
 def test_a_damaged_growth_is_refused(grown):
     """Whatever is there in place of pairs of numbers."""
