@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
+from ..common.closing import ClosedAtExit
 from ..common.messages import TEXT, shorten, shorten_lines
 from ..errors import CheckpointError, ClosedError
 from ..files.descriptors import write_at
@@ -24,7 +24,7 @@ PAGE = 4096
 LOOK_EVERY = 64  # number of saves from one check whether the file was removed or replaced to the next
 
 
-class StateFile:
+class StateFile(ClosedAtExit):
     """File with the state of an iterator, saved at every step.
 
     A loop of 5 ms steps takes 1 to 4 % longer.
@@ -124,14 +124,6 @@ class StateFile:
         """Close the file. A second call does nothing."""
         self._closed = True
         self._let_go()
-
-    def __enter__(self) -> StateFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _write(self, descriptor: int, content: bytes) -> None:
         if write_at(descriptor, content, 0) != len(content):

@@ -20,11 +20,11 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from ..common.closing import ClosedAtExit
 from ..common.messages import shorten
 from ..common.units import format_seconds
 from ..errors import HostsError
@@ -238,7 +238,7 @@ def _is_connected() -> bool:
     return False
 
 
-class HostWatch:
+class HostWatch(ClosedAtExit):
     """The statistics of the loops of all hosts, made by `headrace.watch_hosts`.
 
     The loop is not kept alive. Close it, or use it in a `with` statement, to publish no more.
@@ -290,11 +290,3 @@ class HostWatch:
         """Publish no more. `stats` still returns what is known. May be called twice."""
         self._closed.set()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

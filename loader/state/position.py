@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
+from ...common.closing import ClosedAtExit
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
@@ -128,7 +128,7 @@ class StreamPosition(NamedTuple):
         return told[0] if len(told) == 1 else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}
 
 
-class Resumable:
+class Resumable(ClosedAtExit):
     """Base of objects that have a state and can be closed."""
 
     def __iter__(self) -> Self:
@@ -198,14 +198,6 @@ class Resumable:
     async def load(self, directory: Any) -> Awaitable[None]:
         """Return an awaitable that restores the position from a folder and begins to prefetch. Orbax calls this method."""
         return restore_later(directory, self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class StreamPositionAPI(Resumable):

@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from ...common.closing import ClosedAtExit
 from ...common.lazy_exports import optional_library
 from ...loader.timing.listeners import listening
 from ..hosts import HostWatch
@@ -52,7 +52,7 @@ def export(loops: Mapping[str, Any] | None = None, *, hosts: HostWatch | None = 
     return Exported(library, meter or library.get_meter("headrace"), LoopMetrics(loops or {}, hosts))
 
 
-class Exported:
+class Exported(ClosedAtExit):
     """Metrics that OpenTelemetry exports, made by `headrace.metrics.export`.
 
     Close it, or use it in a `with` statement, to export no more values.
@@ -96,11 +96,3 @@ class Exported:
         with self._lock:
             self._closed = True
         self._listening.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

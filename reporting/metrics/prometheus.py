@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from ...common.closing import ClosedAtExit
 from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
@@ -56,7 +56,7 @@ def serve(
     return Server(port, address, LoopMetrics(loops or {}, hosts))
 
 
-class Server:
+class Server(ClosedAtExit):
     """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to free the port.
 
     Attributes:
@@ -84,14 +84,6 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 _REMEDY = "Pass another port, 0 for any free one, or an address of this machine."

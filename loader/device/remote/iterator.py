@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 from jax.sharding import NamedSharding
 
+from ....common.closing import ClosedAtExit
 from ....common.messages import short_repr
 from ....errors import CheckpointError, ClosedError, HostsError
 from ....operations.trees import flatten
@@ -47,7 +48,7 @@ class _Host(NamedTuple):
         return unpacked(getattr(self.loader, method)(self.token(np.int32(value))))
 
 
-class RemoteIterator:
+class RemoteIterator(ClosedAtExit):
     """One pass over the stream of a `RemoteLoader`. Its state is one small tree of all hosts, after the last batch received.
 
     Attributes:
@@ -212,9 +213,3 @@ class RemoteIterator:
         """Stop all work on all hosts. May be called twice."""
         self._closed = True
         self._end_hosts()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
