@@ -277,7 +277,7 @@ def test_names_in_a_plan_or_manifest_stay_in_the_target(where, name, tmp_path):
         plan["shards"] = [{"name": name, "parts": parts}]
         (target / ".conversion" / "plan.json").write_text(json.dumps(plan))
     before = sorted(path for path in tmp_path.rglob("*") if target not in path.parents)
-    with pytest.raises(ConversionError, match="of the folder"):
+    with pytest.raises(ConversionError, match="of the target folder"):
         _convert(source, target)
     assert sorted(path for path in tmp_path.rglob("*") if target not in path.parents) == before
 
