@@ -16,7 +16,13 @@ BARREN_EPOCHS = 8
 """Number of epochs without a row, times the number of shards, after which one shard of several stops."""
 
 FAR = 16
-"""Number of times that more epochs are read before a dataset of a mix that gives no records at all is ignored."""
+"""Number of times that more epochs are read before a source that gives no records any more is ignored …"""
+
+MANY = 1 << 17
+"""… and smallest number of records without a row: a source of small weight gives some of them."""
+
+MOST = 1 << 24
+"""Number of records of one source without a row after which nothing more is expected, however seldom a record is drawn."""
 
 MIN_BARREN_GROUPS = 100
 """Number of consecutive groups that may have no results, however few positions an epoch has."""
@@ -36,10 +42,10 @@ class EmptyStreamGuard:
         self._leaves = leaves
         self._since = since
         self._groups = 0
-        self._next_look = 0  # number of records without a row
+        self._looks: list[tuple[int, Sequence[int]]] = []  # number of records without a row, and positions
 
     def end(self, request: Request) -> None:
-        self._since, self._groups, self._next_look = request.origin.stop.positions, 0, 0
+        self._since, self._groups, self._looks = request.origin.stop.positions, 0, []
 
     def go_on(self, request: Request) -> Failure | None:
         """Count a task that made no rows.
@@ -52,7 +58,8 @@ class EmptyStreamGuard:
             return None
         now = request.origin.stop.positions
         records = sum(now) - sum(self._since)
-        if records < self._next_look or not self._have_shown_all(now):
+        # A look at a mix takes as long as a batch.
+        if (self._looks and records < self._looks[-1][0] * 5 // 4) or not self._have_shown_all(now, records):
             return None
         longest = max(leaf.epoch_length for leaf in self._leaves if leaf.endless)
         return Failure(
@@ -63,23 +70,27 @@ class EmptyStreamGuard:
             )
         )
 
-    def _have_shown_all(self, now: Sequence[int]) -> bool:
-        """Return True if every source has shown all of its records, or has ended. `now` has its local position.
+    def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
+        """Return True if every source has shown all of its records, or has ended.
 
-        A source of which a join takes no records is ignored, if all others have shown their records many times.
+        A source of which a join takes no records any more is ignored, if the others have shown their records many times.
+
+        Args:
+            now: local position in each source.
+            records: number of records since the last row.
         """
-        leaves = list(zip(self._leaves, self._since, now, strict=True))
-        if not any(leaf.endless for leaf in self._leaves):
+        half = next((at for number, at in reversed(self._looks) if 2 * number <= records), self._since)
+        self._looks.append((records, now))
+        left = [
+            each for each in zip(self._leaves, self._since, half, now) if each[0].endless or each[3] < each[0].total
+        ]
+        read = [(leaf, since, to) for leaf, since, at_half, to in left if to != at_half]
+        if not read or not all(leaf.endless for leaf, _, _ in read):
             return False
-        if not all(leaf.endless or after >= leaf.total for leaf, _, after in leaves):
+        if len(read) < len(left) and records < MANY:
             return False
-        endless = [each for each in leaves if each[0].endless]
-        moved = [each for each in endless if each[2] != each[1]]
-        times = 1 if moved == endless else FAR
-        if moved and all(_has_shown_all(*each, times) for each in moved):
-            return True
-        self._next_look = (sum(now) - sum(self._since)) * 5 // 4  # a look at a mix takes as long as a batch
-        return False
+        times = 1 if len(read) == len(left) else FAR
+        return all(_has_shown_all(leaf, since, to, times) for leaf, since, to in read)
 
 
 def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
@@ -88,7 +99,8 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     An epoch that began after the first position and ended before the second has shown every record, unless records are
     drawn with replacement. A shard sees only its part of the records, another part in each epoch. A single good record
     would be missing from all of these parts with probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its
-    parts, which have epochs of their own.
+    parts, which have epochs of their own. If epochs have different records, as in a chain that repeats a mix, or after
+    records were appended, `BARREN_EPOCHS` times as many records as the source has must have come, too.
 
     Args:
         leaf: source with its sampler.
@@ -96,14 +108,19 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
         now: the second position.
         times: number of times that each record must have come.
     """
-    epochs = times * (1 if leaf.shard.shard_count == 1 else BARREN_EPOCHS * leaf.shard.shard_count)
+    if now - since >= MOST:
+        return True
+    shards = leaf.shard.shard_count
+    if not leaf.facts.same_records and (now - since) * shards < BARREN_EPOCHS * len(leaf.source):
+        return False
+    epochs = times * (1 if shards == 1 else BARREN_EPOCHS * shards)
     if not leaf.facts.parts:
         return now >= _end_of(leaf, since, epochs * leaf.facts.epochs_for_all)
     if now < _end_of(leaf, since, epochs):
         return False
     before, after = leaf.part_epochs(since), leaf.part_epochs(now)
     half, all_ = leaf.part_records((since + now) // 2), leaf.part_records(now)
-    is_far = now >= _end_of(leaf, since, FAR * epochs)
+    is_far = now - since >= MANY and now >= _end_of(leaf, since, FAR * epochs)
     return all(
         after[name] - before[name] > epochs * part.facts.epochs_for_all or (is_far and half[name] == all_[name])
         for name, part in leaf.sampler.parts.items()
