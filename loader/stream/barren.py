@@ -44,9 +44,6 @@ class EmptyStreamGuard:
         self._groups = 0
         self._looks: list[tuple[int, Sequence[int]]] = []  # number of records without a row, and positions
 
-    def end(self, request: Request) -> None:
-        self._since, self._groups, self._looks = request.origin.stop.positions, 0, []
-
     def go_on(self, request: Request) -> Failure | None:
         """Count a task that made no rows.
 

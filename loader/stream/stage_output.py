@@ -87,7 +87,8 @@ class StageOutput:
         self._found: deque[Rows | StreamEnd] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
-        self._guard = EmptyStreamGuard(leaves, start.positions)
+        self._leaves, self._since = leaves, start.positions  # the positions after the last row
+        self._guard: EmptyStreamGuard | None = None  # since a task made no rows
         self._numbers = numbers
         self._observer = observer
         self._sums = observer.stage(stage.number)
@@ -143,9 +144,11 @@ class StageOutput:
             self._held.origin.open = block.failure is not None  # if no others come, the unit ends with them
             self._hold(None)
         if block.count:
-            self._guard.end(request)
-        elif block.failure is None and not self._found and (barren := self._guard.go_on(request)) is not None:
-            self._found.append(StreamEnd(barren))  # after a failure the results tell it next
+            self._since, self._guard = request.origin.stop.positions, None
+        elif block.failure is None and not self._found:  # after a failure the results tell it next
+            self._guard = self._guard or EmptyStreamGuard(self._leaves, self._since)
+            if (barren := self._guard.go_on(request)) is not None:
+                self._found.append(StreamEnd(barren))
 
     def _note_unit(self, number: int, task: SpanTask, block: Block) -> None:
         """Count an element that was made only when it was asked for, and record its times and warnings.
