@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from ..common.messages import a_kind_of
 from ..common.validation import whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import one_epoch_of
@@ -235,3 +236,25 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
     sampler = one_epoch_of(leaf.sampler, epoch)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch, growth=None))
+
+
+def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
+    """Return the epochs of the loader that a feeder reads. Each epoch is read by a feeder of its own.
+
+    Args:
+        description: the feeder's description, a dataclass with the loader in its field `source`.
+        count: number of epochs; None for all epochs of the sampler.
+
+    Raises:
+        TypeError: the source is not a `DataLoader`, or `count` is not an integer.
+        ValueError: as in `DataLoader.epochs`.
+    """
+    source = description.source
+    loops = None if isinstance(source, type(description)) else getattr(source, "epochs", None)
+    epochs = loops(count) if callable(loops) else None
+    if not isinstance(epochs, Epochs):
+        raise TypeError(
+            f"epochs() needs a DataLoader, but this feeder takes its batches from {a_kind_of(source)}. Feed it from a "
+            "DataLoader."
+        )
+    return epochs.opened_by(lambda loader: iter(dataclasses.replace(description, source=loader)))

@@ -188,7 +188,7 @@ _numbers: dict[str, int] = Counter()
 def watch_hosts(
     loop: Any, *, folder: str | os.PathLike[str] | None = None, seconds: float = 10.0, log: bool = True
 ) -> HostWatch:
-    """Publish the waits of this process's loop, and read those of all hosts, to find the slowest.
+    """Share this host's waiting times with all hosts, and find the slowest host.
 
     Call it on all hosts, in the same order, for the same loop. Every ten seconds a thread publishes a small text, which
     takes at most some milliseconds. The hosts exchange it by the coordination service of jax, or by files in a folder, as

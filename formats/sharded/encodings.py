@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...common.messages import first_few, short_repr
+from ...errors import SourceError
 from ..damage import damaged
 
 Decoder = Callable[[bytes], Any]
@@ -47,6 +48,26 @@ def list_decoder(decode: Decoder, first: int) -> Decoder:
         return [decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())]
 
     return decoded
+
+
+def pickle_decoder(place: str, allow_pickle: bool) -> Decoder:
+    """Return the decoder of pickled objects.
+
+    Args:
+        place: name of the column or chunk, for the message.
+        allow_pickle: the user's argument.
+
+    Raises:
+        SourceError: `allow_pickle` is False.
+    """
+    if not allow_pickle:
+        raise SourceError(
+            f"{place} has pickled objects, which can run code when they are read. Name only other columns in columns=, or "
+            "pass allow_pickle=True if you trust the files."
+        )
+    import pickle
+
+    return pickle.loads
 
 
 def unchanged(data: bytes) -> bytes:

@@ -105,7 +105,7 @@ def value_of(values: Any, name: str, kind: type, where: str = "it") -> Any:
 
 
 def number_of(values: Any, name: str, where: str) -> int:
-    """Return an item of a dict in the index that is an integer of at least 0. Arguments and errors are those of `value_of`."""
+    """Return an integer of at least 0 from a dict in the index. It takes and raises what `value_of` does."""
     number: int = value_of(values, name, int, where)
     if number < 0:
         damaged(f"{where} has {name}={number}, which is negative")

@@ -11,7 +11,7 @@ import numpy as np
 from ...common.messages import first_few, short_repr
 from ...errors import SourceError
 from ..damage import damaged
-from .encodings import Decoder, list_decoder, pixels_of, unchanged
+from .encodings import Decoder, list_decoder, pickle_decoder, pixels_of, unchanged
 
 
 def litdata_decoder(place: str, encoding: str, allow_pickle: bool) -> Decoder:
@@ -32,15 +32,8 @@ def litdata_decoder(place: str, encoding: str, allow_pickle: bool) -> Decoder:
         if dtype is not None:
             stored = np.dtype(dtype).newbyteorder("<")
             return lambda data: np.frombuffer(data, stored)
-    elif kind == "pickle" and allow_pickle:
-        import pickle
-
-        return pickle.loads
     elif kind == "pickle":
-        raise SourceError(
-            f"{place} has pickled objects, which can run code when they are read. Name only other columns in columns=, or "
-            "pass allow_pickle=True if you trust the files."
-        )
+        return pickle_decoder(place, allow_pickle)
     elif kind in _DECODERS:
         return _DECODERS[kind]
     elif kind in _FILES:

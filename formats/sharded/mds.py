@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr
 from ...errors import SourceError
-from .encodings import Decoder, list_decoder, pixels_of, unchanged
+from .encodings import Decoder, list_decoder, pickle_decoder, pixels_of, unchanged
 from .index import number_of, read_index, value_of
 
 
@@ -149,15 +149,8 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
     kind = encoding.partition(":")[0]
     if array := _ARRAY.fullmatch(encoding):
         return _array_decoder(array[1] or "", array[2] or "")
-    if kind == "pkl" and allow_pickle:
-        import pickle
-
-        return pickle.loads
     if kind == "pkl":
-        raise SourceError(
-            f"column {short_repr(name)} has pickled objects, which can run code when they are read. Name only other columns "
-            "in columns=, or pass allow_pickle=True if you trust the files."
-        )
+        return pickle_decoder(f"column {short_repr(name)}", allow_pickle)
     if kind in _SCALARS:
         dtype = np.dtype(kind).newbyteorder("<")
         return lambda data: np.frombuffer(data, dtype)[0]

@@ -6,11 +6,10 @@ also a method of each class that assigns it to one of its attributes.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ...common.messages import a_kind_of, shorten
+from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...migration_hints.decorators import explained_as
 from .hosts.verdict import OnUneven
@@ -101,16 +100,9 @@ class DeviceLoader(FeederOptions):
             TypeError: the source is not a `DataLoader`, or `count` is not an integer.
             ValueError: as in `DataLoader.epochs`.
         """
-        from ..epochs import Epochs
+        from ..epochs import fed_epochs
 
-        loops = getattr(self.source, "epochs", None)
-        epochs = loops(count) if callable(loops) and not isinstance(self.source, DeviceLoader) else None
-        if not isinstance(epochs, Epochs):
-            raise TypeError(
-                f"epochs() needs a DataLoader, but this feeder takes its batches from {a_kind_of(self.source)}. "
-                "Feed it from a DataLoader."
-            )
-        return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
+        return fed_epochs(self, count)
 
     def __iter__(self) -> DeviceFeeder:
         from .device_feeder import new_feeder

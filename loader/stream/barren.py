@@ -16,10 +16,10 @@ BARREN_EPOCHS = 8
 """Number of epochs without a row, times the number of shards, after which one shard of several stops."""
 
 FAR = 16
-"""Number of times that more epochs are read before a source that gives no records any more is ignored …"""
+"""Factor for the number of epochs before a source that gives no records any more is ignored."""
 
 MANY = 1 << 17
-"""… and smallest number of records without a row: a source of small weight gives some of them."""
+"""Smallest number of records before such a source is ignored: of so many, a source of small weight gives some."""
 
 MOST = 1 << 24
 """Number of records of one source without a row after which nothing more is expected, however seldom a record is drawn."""

@@ -183,7 +183,7 @@ def holders(records):
 
 def freed(source, most=0):
     """Assert that no more than `most` records are alive; threads that are about to drop some get time for it."""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30  # only a failed test takes so long
     while len(alive := source.alive()) > most and time.monotonic() < deadline:
         del alive
         time.sleep(0.01)
@@ -192,7 +192,7 @@ def freed(source, most=0):
 
 def gone(source):
     """Assert that nothing refers to a source any more, given by a weak reference; so its files are closed."""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30  # only a failed test takes so long
     while source() is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert source() is None, f"the source is alive:\n{holders([source()])}"

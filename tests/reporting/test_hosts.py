@@ -29,7 +29,7 @@ folder = sys.argv[4] or None
 
 def slow(x):
     if index == 3:
-        time.sleep(0.03)  # 60 ms a batch, which takes others some hundred microseconds
+        time.sleep(0.05)  # 100 ms a batch, which takes others some hundred microseconds
     return x
 
 # after a filter, hosts agree on each batch, so that they make their steps together as in a training

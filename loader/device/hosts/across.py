@@ -6,7 +6,6 @@ each class that assigns it to one of its attributes.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -89,11 +88,9 @@ class HostLoader:
             TypeError: the source is not a `DataLoader`, or `count` is not an integer.
             ValueError: as in `DataLoader.epochs`.
         """
-        loops = getattr(self.source, "epochs", None)
-        if not callable(loops):
-            raise TypeError(f"epochs() needs a DataLoader, but this is {a_kind_of(self.source)}. Use a DataLoader.")
-        epochs: Epochs[Any] = loops(count)
-        return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
+        from ...epochs import fed_epochs
+
+        return fed_epochs(self, count)
 
     def __iter__(self) -> HostFeeder:
         from .host_feeder import new_host_feeder

@@ -64,7 +64,7 @@ class OnHost:
 
 
 class _OwnArrangement(Arrangement):
-    """Facts about batches that need not be like those of other hosts."""
+    """Facts about the batches of a host, which may differ from those of other hosts."""
 
     described = ""
 

@@ -1,4 +1,4 @@
-"""The batches of a loader again, from the first, for a host whose stream ends before those of other hosts.
+"""Repeat the batches of a loader, from the first one, on a host whose stream ends before the streams of other hosts.
 
 In: the number of a batch after the end. Out: the batch. Runs on the transfer thread.
 """

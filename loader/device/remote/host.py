@@ -139,7 +139,7 @@ class HostSide:
         return _on(token, packed(self._message))
 
     def state(self, token: Any) -> Any:
-        """Return the state after so many batches as `token` says, as text."""
+        """Return the state after some batches, as text. `token` is their number."""
         number = min(int(np.asarray(token)), max(self._marks))
         return _on(token, packed(self._marks[number].get_state().decode()))
 

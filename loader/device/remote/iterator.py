@@ -57,13 +57,18 @@ class RemoteIterator(ClosedAtExit):
 
     def __init__(self, description: RemoteOptions) -> None:
         self._own = description
-        self.mask: Any = None
         self._hosts: list[_Host] | None = None
-        self._states: list[str] | None = None  # of all shards, from which the hosts begin
         self._pending: deque[list[Any]] = deque()
-        self._asked = self._taken = self._former_steps = 0
+        self._closed = False
+        self._begin(None, 0)
+
+    def _begin(self, states: list[str] | None, step: int) -> None:
+        """Let the hosts begin with the states of all shards, at a step; None: from the beginning."""
+        self.mask: Any = None
+        self._states, self._former_steps = states, step
+        self._asked = self._taken = 0
         self._rows, self._template = 0, ""
-        self._ended = self._closed = False
+        self._ended = False
 
     def __iter__(self) -> Self:
         return self
@@ -76,8 +81,7 @@ class RemoteIterator(ClosedAtExit):
             HostsError: a host failed; or, with "error", hosts have different numbers of rows.
             ClosedError: the iterator was closed.
         """
-        if self._closed:
-            raise ClosedError("this iterator was closed. Make a new one, and restore the state in it.")
+        self._check_open()
         hosts = self._hosts or self._open()
         if not self._template and not self._ended:
             self._describe(hosts)
@@ -191,7 +195,9 @@ class RemoteIterator(ClosedAtExit):
 
         Raises:
             CheckpointError: it is not a state of a `RemoteLoader`.
+            ClosedError: the iterator was closed.
         """
+        self._check_open()
         try:
             told = json.loads(state)
             step, states = int(told["step"]), list(map(str, told["shards"]))
@@ -200,8 +206,11 @@ class RemoteIterator(ClosedAtExit):
                 f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its get_state()."
             ) from error
         self._end_hosts()
-        self.__init__(self._own)  # type: ignore[misc]
-        self._states, self._former_steps = states, step
+        self._begin(states, step)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this iterator was closed. Make a new one, and restore the state in it.")
 
     def _end_hosts(self) -> None:
         hosts, self._hosts = self._hosts or [], None
