@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..common.messages import first_few, short_repr
+from .interrupts import raised_by_signal_handler
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
 """The user's function `(error, keys)`: takes an exception and the keys of the records that would be skipped.
@@ -36,14 +37,16 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return None if the failing records are to be skipped, or the exception that ends the stream.
 
-    If the user's function raises an exception, that exception is returned; if it returns neither "skip" nor
-    "raise", a ValueError.
+    An exception of a signal handler is always returned. If the user's function raises an exception, that exception is
+    returned; if it returns neither "skip" nor "raise", a ValueError.
 
     Args:
         skips: True (skip), False (raise) or the user's function.
         error: exception that the records caused.
         keys: function that returns the keys of the records that would be skipped.
     """
+    if raised_by_signal_handler(error):
+        return error
     if not isinstance(skips, Asked):
         return None if skips else error
     found = keys()

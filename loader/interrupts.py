@@ -5,11 +5,13 @@ The interrupt, or the exception of a signal handler, is raised at the end of the
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
+from traceback import walk_tb
+from types import CodeType, FrameType
 from typing import Any, ClassVar
 
 _PAUSES = (1e-4, 5e-3)
@@ -121,6 +123,38 @@ def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> 
         time.sleep(pause)
         pause = min(2 * pause, longest)
     return True
+
+
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Return True if a handler of a signal raised an exception, or a function that the handler called.
+
+    False for handlers that are not Python functions, methods or objects with `__call__`.
+    """
+    if not _in_main_thread():
+        return False
+    if isinstance(error, SystemError):  # by which Python replaces an exception that comes inside some functions in C
+        error = error.__cause__ or error
+    codes = {_code_of(handler) for handler in map(signal.getsignal, _SIGNALS) if callable(handler)} - {None}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
+def raise_if_of_signal_handler(error: BaseException) -> None:
+    """Raise an exception again if a signal handler raised it: it is about no operation and no record."""
+    try:
+        if raised_by_signal_handler(error):
+            raise error
+    finally:
+        del error  # it knows this frame
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)  # of a method
+    if not hasattr(function, "__code__"):
+        function = type(function).__call__
+    code: CodeType | None = getattr(function, "__code__", None)
+    return code
 
 
 def _interrupted() -> bool:

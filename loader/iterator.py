@@ -88,10 +88,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         while True:
             try:
                 element, self._run, self._index = next(elements)
-            except StopIteration:
-                if elements is not self._running.elements:
-                    return next(self)  # another thread closed it, or went elsewhere
-                self._running.finish()
+            except StopIteration as stop:
+                if elements is not self._running.elements or not self._running.finish(stop.value is True):
+                    return next(self)  # another thread closed it or went elsewhere; or an interrupt broke it
                 self._ended = True
                 if self._passes is not None:
                     self._passes.ended = True

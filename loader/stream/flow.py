@@ -197,11 +197,11 @@ class Flow:
         """Begin the work, without waiting."""
         self._runs.fill()
 
-    def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
+    def __iter__(self) -> Generator[tuple[Any, Rows, int], None, bool]:
         """Yield each element, with the consecutive `Rows` that contain it and its index there.
 
         The `Rows` know the cursor (place in the stream) after each element. If a task failed, its exception is
-        raised at its place in the stream.
+        raised at its place in the stream. Return True at the end of the stream.
         """
         waits = self._waits
         while True:
@@ -221,7 +221,7 @@ class Flow:
                 waits.end(perf_counter(), 0 if isinstance(run, StreamEnd) else run.stop - run.start)
             if isinstance(run, StreamEnd):
                 if run.failure is None:
-                    return
+                    return True
                 error = run.failure.take()
                 self._runs = AtHand(iter(()))
                 try:

@@ -23,8 +23,8 @@ Element = tuple[Any, Any, int]
 """An element, the `Rows` that contain it, and its index there."""
 
 # Of all iterators, a generator is the one that notices when two threads use it.
-Elements = Generator[Element, None, None]
-"""Generator of elements."""
+Elements = Generator[Element, None, bool]
+"""Generator of elements, which returns True after the last one. Python ends it without that if an interrupt comes inside."""
 
 
 class RunHandle:
@@ -74,14 +74,22 @@ class RunHandle:
         """
         self._alone(lambda: self._end(next_observer))
 
-    def finish(self) -> None:
+    def finish(self, is_last: bool) -> bool:
         """End the run after its last element. Later calls of `next` report the end again.
+
+        Args:
+            is_last: True if the elements have ended. False: an interrupt broke their generator, and a new run is needed.
+
+        Returns:
+            `is_last`.
 
         Raises:
             InUseError: if another thread uses the iterator.
         """
         self.end()
-        self.elements = _nothing()
+        if is_last:
+            self.elements = _nothing()
+        return is_last
 
     def _alone(self, change: Callable[[], T]) -> T:
         if self._changing:
@@ -127,6 +135,7 @@ class RunHandle:
 
 def _nothing() -> Elements:
     yield from ()
+    return True
 
 
 def _of_the_parent() -> Elements:

@@ -13,6 +13,7 @@ from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ..interrupts import raise_if_of_signal_handler
 from .tasks import Block, Failure, SpanTask, Units
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ColumnUnits(Units):
                 called += 1
             self.made.append(element)
         except Exception as error:
+            raise_if_of_signal_handler(error)
             failed = self._chain.failed_at(called, error, self._inputs)
             return self._noted(start, worker.failed_unit(self._task.stage, failed))
         finally:

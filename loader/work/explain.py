@@ -20,6 +20,7 @@ from ...common.messages import first_few, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
+from ..interrupts import raise_if_of_signal_handler
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
 
 if TYPE_CHECKING:
@@ -97,7 +98,11 @@ def explained(error: Exception, where: str, who: str) -> Exception:
         error: the exception.
         where: text that says on which record.
         who: name of the operation, or "reading".
+
+    Raises:
+        BaseException: `error` itself, if a handler of a signal raised it: no operation and no record failed.
     """
+    raise_if_of_signal_handler(error)
     note = f"headrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -19,6 +19,7 @@ from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten, leaf_names
 from ...sources.mixed.source import MixedColumn
 from ...sources.protocol import is_text_column, key_check, reader_of
+from ..interrupts import raise_if_of_signal_handler
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
@@ -80,7 +81,8 @@ class KeyBlocks:
         last = max(min(start + self._ahead, self._leaf.total), stop)
         try:
             return start, self._keys(start, last)
-        except Exception:
+        except Exception as error:
+            raise_if_of_signal_handler(error)
             if last == stop:
                 raise
             return start, self._keys(start, stop)

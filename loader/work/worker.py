@@ -16,6 +16,7 @@ from ...common.generators.global_random import LateTorch, reseed_torch, restorin
 from ...common.generators.held_generators import generators_by_operation, restoring
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
+from ..interrupts import raise_if_of_signal_handler
 from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
@@ -112,8 +113,7 @@ class Worker:
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
         """Run a task and return a block with its rows. A failure is stored in the block, after the rows made before it.
 
-        `blocks` has the rows to which the task refers; `read_ahead` is a function that waits for records read in
-        advance.
+        `blocks` has the rows to which the task refers; `read_ahead` waits for records that were read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -128,8 +128,9 @@ class Worker:
             return None
         try:
             return chain, self._columns.gathering(self._readers[task.leaf].keys(task))
-        except Exception:  # Units that are read on their own find out which of them fails.
-            return None
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            return None  # units that are read on their own find out which of them fails
 
     def count_untimed(self, stage: int, most: int) -> int:
         """Return how many of the next tasks of a stage (operations that run in one task) the caller may make itself.

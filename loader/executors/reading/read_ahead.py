@@ -23,6 +23,7 @@ from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...interrupts import raise_if_of_signal_handler
 from ...options import ReadOptions
 from ...plan.pipeline import Pipeline
 from ...work.reader import readers_of
@@ -332,7 +333,8 @@ class ReadAhead:
         reader = self._readers[number]
         try:
             keys = reader.keys(task)
-        except Exception:  # of the sampler: the worker meets it again
+        except Exception as error:  # of the sampler: the worker meets it again
+            raise_if_of_signal_handler(error)
             return None
         if number in self._by_coroutines:
             return self._in_loop.add(Reading(self._in_loop, self._by_coroutines[number], keys, pace)).records

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...interrupts import raise_if_of_signal_handler
 from ...work.stopwatch import bytes_of
 from ...work.tasks import ReadRecords, Unread
 from .read_pace import ReadPace
@@ -187,8 +188,9 @@ class InPlace(NamedTuple):
         at_work, began = thread_time() if looks else 0.0, perf_counter()
         try:
             records = self.read(keys)
-        except Exception:  # the worker meets it again
-            return None
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            return None  # the worker meets it again
         finally:
             self.reads.leave()
         took = perf_counter() - began

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ....operations.protocol import Allocate, Context, Element, Notify, Step
 from ...failures import ends_stream
+from ...interrupts import raise_if_of_signal_handler
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
@@ -252,6 +253,7 @@ class StepChain:
             if self._clock is not None:
                 self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
         except Exception as last:
+            raise_if_of_signal_handler(last)  # it came at any line, so rows and their origins need not match
             return self._failed_at_last(
                 last, inputs
             )  # no variable of this frame, which its traceback holds, keeps the error

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import signal
 import sys
 import threading
 
+import numpy as np
 import psutil
 import pytest
 
 import headrace
-from headrace.loader.interrupts import Uninterrupted, wait_until
+from headrace.loader.interrupts import Uninterrupted, raised_by_signal_handler, wait_until
+from headrace.loader.stream.run_handle import RunHandle
 
 
 class LateError(Exception):
@@ -137,3 +140,110 @@ def in_section_after(count):
         yield
     finally:
         sys.setprofile(None)
+
+
+class Numbers:
+    """A source of 40 numbers that are their keys; a signal comes once while record 13 is read."""
+
+    def __init__(self, came):
+        self.came = came
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, key):
+        if key == 13 and not self.came:
+            signal.raise_signal(signal.SIGALRM)
+        return key
+
+
+@pytest.mark.parametrize("place", ["source", "map", "filter", "after a batch", "in a batch"])
+@pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, keys: pytest.fail("no record failed")])
+def test_what_a_handler_raises_during_an_operation_comes_out_and_no_record_is_skipped(alarms, place, on_error):
+    """It comes out of `next` as it is; the stream goes on with the element that was not delivered."""
+
+    def once(record):
+        if np.any(record == 13) and not alarms:
+            signal.raise_signal(signal.SIGALRM)
+        return record
+
+    def true_once(record):
+        return once(record) is not None
+
+    operations = {
+        "map": [once],
+        "filter": [headrace.Filter(true_once), lambda record: record],
+        "after a batch": [headrace.Batch(4), once],
+        "in a batch": [headrace.Filter(lambda record: True), once, headrace.Batch(4)],
+    }
+    loader = headrace.load(
+        Numbers(alarms) if place == "source" else range(40),
+        transformations=operations.get(place, []),
+        batch_size=None if "batch" in place else 4,
+        num_epochs=1,
+        on_error=on_error,
+    )
+    found, errors = [], []
+    with iter(loader) as iterator:
+        while True:
+            try:
+                found += next(iterator).tolist()
+            except StopIteration:
+                break
+            except LateError as error:
+                errors.append(error)
+        assert iterator.skipped_count == 0
+    assert found == list(range(40))
+    assert len(errors) == 1
+    assert not hasattr(errors[0], "__notes__")
+
+
+def test_a_second_exception_before_a_run_is_closed_does_not_look_like_the_end(alarms, monkeypatch):
+    """Python ends a generator in which an exception is raised, as if it had no more elements."""
+    end, ended = RunHandle._end, []
+
+    def end_later(self, *observer):
+        if len(ended) == 1:
+            signal.raise_signal(signal.SIGALRM)
+        return end(self, *observer)
+
+    def look(record):
+        if record == 13 and not ended:
+            ended.append(record)
+            signal.raise_signal(signal.SIGALRM)
+        return record
+
+    loader = headrace.load(range(40), transformations=[look], num_epochs=1)
+    with iter(loader) as iterator:
+        found = [next(iterator)]
+        monkeypatch.setattr(RunHandle, "_end", end_later)
+        while True:
+            try:
+                found.append(next(iterator))
+            except LateError:
+                ended.append(0)
+            except StopIteration:
+                break
+    assert found == list(range(40))
+    assert len(alarms) == 2
+
+
+def test_handlers_of_any_kind_are_recognised(alarms):
+    """Functions, methods, partial functions and objects; not a function that only happens to raise."""
+
+    class Handler:
+        def __call__(self, number, frame):
+            raise LateError
+
+        def method(self, number, frame):
+            raise LateError
+
+    handlers = [signal.getsignal(signal.SIGALRM), Handler(), Handler().method]
+    for handler in [*handlers, *map(functools.partial, handlers)]:
+        signal.signal(signal.SIGALRM, handler)
+        with pytest.raises(LateError) as raised:
+            signal.raise_signal(signal.SIGALRM)
+        assert raised_by_signal_handler(raised.value)
+    with pytest.raises(ZeroDivisionError) as raised:
+        1 / 0  # noqa: B018
+    assert not raised_by_signal_handler(raised.value)
