@@ -96,7 +96,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                     self._passes.ended = True
                 if self._log_at is not None:
                     self._log()
-                raise
+                raise StopIteration from None
             except OrderChangedError as change:
                 elements = self._take_in(change)
                 continue

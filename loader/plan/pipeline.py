@@ -181,6 +181,20 @@ class Pipeline:
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
+    def repeats_in(self, part: Subtree) -> dict[int, range]:
+        """Return the endless `repeat`s of streams in a section, which read their input from its beginning again and again.
+
+        The keys are the indices of their notes in a cursor of the section; the values are the indices, in the section, of
+        the sources that each reads.
+        """
+        first = part.first
+        endless = (join for join in self.joins[part.joins] if join.rule.restarts and join.rule.endless)
+        return {
+            join.number - first.joins: range(below.leaves.start - first.leaves, below.leaves.stop - first.leaves)
+            for join in endless
+            for below in join.inputs
+        }
+
     def stage_on(self, leaf: int) -> Stage:
         """Return the stage (operations that run in one task) that reads the leaf (source with its sampler) at index `leaf`."""
         return next(stage for stage in self.stages if stage.leaf == leaf)

@@ -5,9 +5,10 @@ In: the places in the stream before and after tasks that made no rows. Out: a fa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...errors import NothingPassesError
+from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..work.tasks import Failure, GroupTask
 from .rows import Request
@@ -27,20 +28,27 @@ MOST = 1 << 24
 MIN_BARREN_GROUPS = 100
 """Number of consecutive groups that may have no results, however few positions an epoch has."""
 
+BARREN_REPEATS = 1000
+"""Number of times that an endless `IterDataset.repeat` may repeat its elements without a row: each may be drawn anew."""
+
 
 class EmptyStreamGuard:
     """Detects that an endless stream has no more elements, because its operations drop every record.
 
-    That is so if each source has shown all of its records since the last row.
+    That is so if each source has shown all of its records since the last row; or its stream was repeated many times.
 
     Args:
         leaves: sources with their samplers from which the records come.
-        since: for each, the local position after the last record that made a row.
+        since: the cursor (place in the stream) after the last row.
+        repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the indices of its sources.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], since: Sequence[int]) -> None:
-        self._leaves = leaves
-        self._since = since
+    def __init__(self, leaves: Sequence[Leaf], since: Cursor, repeats: Mapping[int, range]) -> None:
+        self._once = [leaf for leaf in range(len(leaves)) if not any(leaf in below for below in repeats.values())]
+        self._leaves = [leaves[leaf] for leaf in self._once]
+        self._repeats = repeats
+        self._first = since
+        self._since = self._positions(since)
         self._groups = 0
         self._looks: list[tuple[int, Sequence[int]]] = []  # number of records without a row, and positions
 
@@ -53,8 +61,20 @@ class EmptyStreamGuard:
         self._groups += in_groups
         if in_groups and self._groups < MIN_BARREN_GROUPS:
             return None
-        now = request.origin.stop.positions
+        cursor = request.origin.stop
+        times = self._times_repeated(cursor)
+        if times is not None and times < BARREN_REPEATS:
+            return None
+        now = self._positions(cursor)
         records = sum(now) - sum(self._since)
+        if times is not None and not records:
+            return Failure(
+                NothingPassesError(
+                    f"no element came out of the operations while a stream was repeated {times} times, and its repeat() is "
+                    "endless: a filter, a flat map or on_error='skip' after repeat() drops everything. Check the condition, or "
+                    "the errors in the log; or pass a number to repeat() to let the stream end."
+                )
+            )
         # A look at a mix takes as long as a batch.
         if (self._looks and records < self._looks[-1][0] * 5 // 4) or not self._have_shown_all(now, records):
             return None
@@ -66,6 +86,17 @@ class EmptyStreamGuard:
                 "the log; or pass num_epochs= to let the stream end."
             )
         )
+
+    def _times_repeated(self, cursor: Cursor) -> int | None:
+        """Return how many times all repeated sources were repeated since the last row; None if there are none."""
+        times = dict[int, int]()
+        for note, leaves in self._repeats.items():
+            new = cursor.notes[note][1] - self._first.notes[note][1]  # below 0 if it is in a stream that began again
+            times.update({leaf: max(new, times.get(leaf, 0)) for leaf in leaves})
+        return min(times.values(), default=None)
+
+    def _positions(self, cursor: Cursor) -> list[int]:
+        return [cursor.positions[leaf] for leaf in self._once]
 
     def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
         """Return True if every source has shown all of its records, or has ended.

@@ -116,7 +116,8 @@ class RowStreams:
             )
             results = Ordered(requests, executor, stage.number, ahead)
         leaves = pipeline.every_leaf[former * len(pipeline.leaves) :][part.leaves]
-        return StageOutput(results, leaves, start, self.skipped, self._block_numbers, self.observer, stage)
+        repeats = pipeline.repeats_in(part)
+        return StageOutput(results, leaves, repeats, start, self.skipped, self._block_numbers, self.observer, stage)
 
     def _groups(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -63,6 +63,7 @@ class StageOutput:
     Args:
         results: supply of the stage's blocks with their requests, in order.
         leaves: sources with their samplers from which the rows come.
+        repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the indices of its sources.
         start: the cursor.
         skipped: counts skipped records.
         numbers: yields a new number for each block of the iterator.
@@ -74,6 +75,7 @@ class StageOutput:
         self,
         results: Results,
         leaves: Sequence[Leaf],
+        repeats: Mapping[int, range],
         start: Cursor,
         skipped: SkippedRecords,
         numbers: Iterator[int],
@@ -87,7 +89,8 @@ class StageOutput:
         self._found: deque[Rows | StreamEnd] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
-        self._leaves, self._since = leaves, start.positions  # the positions after the last row
+        self._leaves, self._repeats = leaves, repeats
+        self._since = start  # after the last row
         self._guard: EmptyStreamGuard | None = None  # since a task made no rows
         self._numbers = numbers
         self._observer = observer
@@ -144,9 +147,9 @@ class StageOutput:
             self._held.origin.open = block.failure is not None  # if no others come, the unit ends with them
             self._hold(None)
         if block.count:
-            self._since, self._guard = request.origin.stop.positions, None
+            self._since, self._guard = request.origin.stop, None
         elif block.failure is None and not self._found:  # after a failure the results tell it next
-            self._guard = self._guard or EmptyStreamGuard(self._leaves, self._since)
+            self._guard = self._guard or EmptyStreamGuard(self._leaves, self._since, self._repeats)
             if (barren := self._guard.go_on(request)) is not None:
                 self._found.append(StreamEnd(barren))
 

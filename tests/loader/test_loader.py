@@ -230,6 +230,43 @@ def test_joined_streams_that_nothing_passes_are_an_error(is_endless, weights):
         next(iter(headrace.IterDataset.mix(streams, weights, when_exhausted="all").filter(lambda x: False)))
 
 
+def _stream(count=10):
+    return headrace.MapDataset.range(count).to_iter_dataset()
+
+
+REPEATED = {
+    "a stream": lambda: _stream().repeat(),
+    "kept in memory": lambda: _stream().cache().repeat(),
+    "a batch at a time": lambda: _stream().batch(2).repeat(),
+    "two in a mix": lambda: headrace.IterDataset.mix([_stream().repeat(), _stream(3).repeat()]),
+    "repeated inside": lambda: headrace.IterDataset.mix([_stream(2).repeat(), _stream(3)]).repeat(),
+    "beside an endless dataset": lambda: headrace.IterDataset.mix(
+        [headrace.MapDataset.range(300).shuffle(seed=1).repeat().to_iter_dataset(), _stream(3).repeat()], [1, 9]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_a_stream_that_is_repeated_and_that_nothing_passes_is_an_error(kind):
+    """Its repetitions are counted; other sources must have shown all of their records."""
+    with pytest.raises(NothingPassesError, match=r"an endless stream, and an epoch has|repeat\(\) is endless"):
+        next(iter(REPEATED[kind]().filter(lambda x: False)))
+
+
+def test_a_stream_that_is_repeated_a_number_of_times_just_ends():
+    """However often that is."""
+    assert list(_stream(2).repeat(3000).filter(lambda x: False)) == []
+
+
+def test_an_element_that_seldom_passes_is_enough_for_a_repeated_stream():
+    """Each repetition draws anew. A record of a dataset beside the stream may come late, too."""
+    drawn = _stream(1).seed(3).repeat().random_map(lambda x, rng: rng.integers(40))
+    assert list(drawn.filter(lambda x: x == 7).limit(20)) == [7] * 20
+    late = headrace.MapDataset.range(300).map(lambda x: x + 1).repeat().to_iter_dataset()
+    mixed = headrace.IterDataset.mix([late, _stream(1).repeat()], [1, 9])
+    assert next(iter(mixed.filter(lambda x: x == 299))) == 299
+
+
 def test_a_rare_record_is_enough_for_an_endless_stream():
     """One record that passes in each epoch fills batches larger than an epoch."""
     batches = iter(make([Filter(lambda x: x == 3), Batch(25)], num_epochs=None))
