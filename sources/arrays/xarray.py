@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from ...common.identity.values import digest, digest_of
 from ...common.messages import a_kind_of, first_few, short_repr
 from ..facts import SourceFacts
 from ..memory import MemorySource
@@ -28,7 +29,8 @@ class XarraySource(ChunkedSource):
 
     Args:
         data: an `xarray.Dataset` or `xarray.DataArray`, as `xarray.open_dataset(path)` returns it. Selections, such as
-            `data.isel(time=slice(100))`, are read lazily, too. Do not change its values while the source is in use.
+            `data.isel(time=slice(100))`, are read lazily, too. A state fits only the selection that it was saved with, if the
+            dimension has coordinates. Do not change the values while the source is in use.
         variables: names of variables or coordinates of a Dataset. None (default): all data variables that have the dimension.
         dim: name of the dimension that counts records. None (default): the first dimension of the first data variable.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
@@ -84,7 +86,7 @@ class XarraySource(ChunkedSource):
                 )
         self._closed_variables: bytes | None = None
         places = data.indexes.get(self._dim)
-        self._ends_of_index = None if places is None else (str(places[:1].tolist()), str(places[-1:].tolist()))
+        self._index_digest = None if places is None else _digest_of_index(places.to_numpy())
         self._file_name = str(data.encoding.get("source") or "")
         super().__init__(self._file_name or f"the {type(data).__name__}", list(names), cache_bytes)
         self._one = None if is_dataset else ""
@@ -114,7 +116,7 @@ class XarraySource(ChunkedSource):
 
     def _content(self) -> Any:
         size = os.path.getsize(self._file_name) if os.path.isfile(self._file_name) else None
-        return size, self._dim, self._ends_of_index
+        return size, self._dim, self._index_digest
 
     def _chunk_rows(self, array: Any) -> int | None:
         variable = array.variable
@@ -148,6 +150,13 @@ class _Along:
     def __getitem__(self, rows: int | slice) -> Array:
         found = np.asarray(self.variable[(slice(None),) * self._axis + (rows,)])
         return found if isinstance(rows, int) else np.moveaxis(found, self._axis, 0)
+
+
+def _digest_of_index(values: Array) -> str:
+    """Return a digest of the coordinates along the dimension, by which a selection is told from another one."""
+    if values.dtype.kind in "mM":
+        values = values.view(np.int64)
+    return digest([*map(str, values.tolist())], 16) if values.dtype == object else digest_of(values)
 
 
 def _bare(variable: Any) -> Any:

@@ -154,6 +154,17 @@ def test_selections_are_read_lazily_and_are_other_data(tmp_path):
         assert parts[0].fingerprint == XarraySource(opened.isel(time=slice(20))).fingerprint
 
 
+@pytest.mark.parametrize("kind", ["times", "texts", "numbers"])
+def test_selections_of_the_same_ends_and_length_are_other_data(kind):
+    """All coordinates along the dimension count, of whatever kind they are."""
+    data = dataset().drop_vars("turned")
+    coordinates = {"texts": data.name.values, "numbers": np.arange(COUNT) / 3, "times": data.time.values}
+    data = data.assign_coords(time=("time", coordinates[kind]))
+    first, second = (XarraySource(data.isel(time=[0, place, 9])) for place in (3, 4))
+    assert first.fingerprint != second.fingerprint
+    assert first.fingerprint == XarraySource(data.isel(time=[0, 3, 9])).fingerprint
+
+
 def test_variables_and_coordinates_are_chosen():
     """Without names, all data variables that have the dimension."""
     data = dataset()
