@@ -28,6 +28,9 @@ MOST = 1 << 24
 MIN_BARREN_GROUPS = 100
 """Number of consecutive groups that may have no results, however few positions an epoch has."""
 
+BARREN_RECORDS = 1000
+"""Smallest number of records without a row, however few an epoch has: random operations draw anew for each."""
+
 BARREN_REPEATS = 1000
 """Number of times that an endless `IterDataset.repeat` may repeat its elements without a row: each may be drawn anew."""
 
@@ -75,6 +78,8 @@ class EmptyStreamGuard:
                     "the errors in the log; or pass a number to repeat() to let the stream end."
                 )
             )
+        if records < BARREN_RECORDS:
+            return None
         # A look at a mix takes as long as a batch.
         if (self._looks and records < self._looks[-1][0] * 5 // 4) or not self._have_shown_all(now, records):
             return None

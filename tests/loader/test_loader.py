@@ -267,6 +267,19 @@ def test_an_element_that_seldom_passes_is_enough_for_a_repeated_stream():
     assert next(iter(mixed.filter(lambda x: x == 299))) == 299
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_few_records_of_which_one_draw_in_forty_passes_are_enough_for_an_endless_stream(count):
+    """Each epoch draws anew."""
+
+    class Draw(headrace.RandomMapTransform):
+        def random_map(self, element, rng):
+            return int(rng.integers(40))
+
+    for seed in range(4):
+        loader = headrace.load(range(count), seed=seed, transformations=[Draw(), Filter(lambda x: x == 7)])
+        assert list(itertools.islice(iter(loader), 20)) == [7] * 20
+
+
 def test_a_rare_record_is_enough_for_an_endless_stream():
     """One record that passes in each epoch fills batches larger than an epoch."""
     batches = iter(make([Filter(lambda x: x == 3), Batch(25)], num_epochs=None))
