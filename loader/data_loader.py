@@ -215,8 +215,8 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or is
-        dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
+        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its own. Its last batch may
+        be short, or is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
         the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
         counts from 0, for each epoch.
 
@@ -225,7 +225,7 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if the sampler has fewer epochs; steps are skipped, whose numbers are the step numbers of
+            ValueError: if `count` is below 1, or the sampler has fewer epochs; steps are skipped, whose numbers are those of
                 `iter(loader)`; or appended records are added during an epoch (`growth="now"`, and mixes).
             EmptyStreamError: if an epoch has too few records for a batch.
 

@@ -184,7 +184,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: if `count` is not an integer.
-        ValueError: if the sampler has fewer epochs; or appended records are added to the stream during an epoch
+        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are added to the stream during an epoch
             (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """

@@ -122,7 +122,7 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
     Too few records would all be dropped as the remainder of a batch. Only the first shard, which is the largest, is
     checked. Other shards that are too short are found
-    later, when shards compare their lengths. Joins of streams are not checked, because one of the
+    later, if shards compare their lengths. Joins of streams are not checked, because one of the
     streams may be empty.
 
     Raises:
