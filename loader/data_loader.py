@@ -184,7 +184,7 @@ class LoaderMethods(Remarks):
         Raises:
             TypeError: if an operation or `on_error` decides which records are in an element; an argument is
                 not an int; or the sampler is a `MixSampler`.
-            ValueError: if a number is negative, or the source has no record with this key.
+            ValueError: if a number is negative, or the source has no record with this key (LookupError with a `BudgetBatch`).
             LookupError: if another shard reads the record in this epoch, or no shard does, as after the
                 last epoch.
 
@@ -216,8 +216,8 @@ class LoaderMethods(Remarks):
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
         With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its own. Its last batch may
-        be short, or is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
-        the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
+        be short, or is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
+        fills the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
         counts from 0, for each epoch.
 
         Args:

@@ -184,8 +184,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: if `count` is not an integer.
-        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are added to the stream during an epoch
-            (`growth="now"`), or to a mix.
+        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are added to the stream
+            during an epoch (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf

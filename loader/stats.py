@@ -35,7 +35,7 @@ class IteratorStats(Snapshot):
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None: no task is known.
-        tasks: the last 2,000 tasks, one by one; empty with `ExecutionOptions(observe=False)`.
+        tasks: the last tasks that were timed, one by one, at most 2,000; empty with `ExecutionOptions(observe=False)`.
         worker_events: the last starts of worker processes, and ends of workers that ended by themselves or were
             killed.
         decision: sentence that says why your thread makes the batches although workers were asked
@@ -72,7 +72,7 @@ class IteratorStats(Snapshot):
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except single tasks, waits and events, and the times of a device feeder, as plain values for JSON."""
+        """Return everything except single tasks, waits and events, and a device feeder's times, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=(), last_waits=()))
         del plain["tasks"], plain["worker_events"], plain["feeding"], plain["last_waits"]
         return plain | {"quantiles": as_plain(self.quantiles.items())}

@@ -88,7 +88,7 @@ class Leaf:
 
     @property
     def record_count(self) -> int:
-        """Number of records of the source; for packed rows that are planned, of their documents; for planned batches `ENDLESS`."""
+        """Number of records of the source; for planned packed rows, of their documents; for planned batches `ENDLESS`."""
         known = self.source_facts.record_count
         return len(self.source) if known is None else known
 

@@ -379,8 +379,9 @@ def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
 
 
 def of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message of an error for a state of another pipeline or shard. Changed weights of a mix, if there are several, get a line
-    each, at most `MOST_WEIGHTS`.
+    """Return the message of an error for a state of another pipeline or shard.
+
+    Changed weights of a mix, if there are several, get a line each, but at most `MOST_WEIGHTS`.
 
     Args:
         what: beginning of the sentence.

@@ -345,7 +345,7 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at steps that this run planned, which come after the batches that earlier runs left.
+        """Return the keys of a shard's batches at steps that this run planned, after the batches that earlier runs left.
 
         `shard` is a number or an array that is broadcast against the steps.
         """
