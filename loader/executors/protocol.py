@@ -101,7 +101,7 @@ class Executor(Protocol):
 
 
 class Tuning:
-    """Keeps the search for the best number of workers (`worker_count="auto"`) from one epoch of a loader to the next.
+    """Keeps the search for the best number of workers from one epoch of a loader to the next.
 
     Only one executor at a time can use the search. Another executor that begins meanwhile makes a new search.
     """

@@ -45,7 +45,7 @@ class HostFeeder(Feeder):
         return self._agreements.has_others
 
     def ask_to_stop(self) -> None:
-        """Ask all hosts to end their loops after one of the next batches; see `stops_here`."""
+        """Ask all hosts, which agree by a folder, to end their loops after one of the next batches; see `stops_here`."""
         self._upstream.stops = True
 
     @property
