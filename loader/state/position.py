@@ -231,7 +231,7 @@ class StreamPositionAPI(Resumable):
         that depends on other processes.
 
         Raises:
-            TypeError: the stream is endless or joined, or an operation or `on_error` decides how many elements it has.
+            TypeError: the stream is endless, or joined from several; or an operation or `on_error` decides its length.
         """
         return self.here().len()
 
