@@ -226,7 +226,7 @@ class IterMethods(
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """Make the whole chain in worker processes, wherever in the chain this method is called.
+        """Make the whole chain in worker processes (after `prefetch`: threads), wherever in the chain this is called.
 
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or

@@ -172,7 +172,7 @@ class LoaderMethods(Remarks):
         return steps.records_at(self._pipeline, step)
 
     def find(self, record_key: int, epoch: int) -> steps.Place:
-        """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
+        """Return the place of a record in this shard's stream, `Place(step, row)`, as if nothing was left out by `skip`.
 
         Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler or a
         `WeightedSampler`, positions are searched one after another; the first one with the record counts.
@@ -260,7 +260,7 @@ class DataLoader(LoaderMethods):
 
     The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
     `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` repeats the same elements; if they are one random epoch, it causes a warning.
+    `for batch in loader` repeats the same elements. If they are one epoch of a shuffling `IndexSampler`, it warns.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
@@ -303,14 +303,14 @@ class DataLoader(LoaderMethods):
         growth: for sources, or parts of a mix, with `growing=True`: when appended records are added to the stream; see
             `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
-            function of a file name and a row, which is called once for all records. The other records keep their order. States
-            of runs that omitted fewer records can be resumed. The random numbers of a record depend on
-            its new position. None (default): only records that were deleted from the source.
+            function of a file name and a row (or an array of rows), which the loader calls when it is made. The other
+            records keep their order. States of runs that omitted fewer records can be resumed. The random numbers of a record
+            depend on its new position. None (default): only records that were deleted from the source.
 
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation, or `seed_globals=True`, and the sampler has no seed.
+        SeedError: if there is a random operation without a seed, or `seed_globals=True`, and the sampler has no seed.
         RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read; or is a
             function, and the source does not know the files of its records.
 
