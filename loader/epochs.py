@@ -99,7 +99,7 @@ class Epochs(Resumable, Generic[Kind]):
     def start_prefetch(self) -> None:
         """Start the work for the current epoch now, in the background. Does nothing after the last epoch.
 
-        Raises ClosedError after `close`.
+        Before that, raises ClosedError after `close`.
         """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()

@@ -205,7 +205,7 @@ class Block:
         waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
-        nbytes: bytes of its rows, if it was run in another process; else 0.
+        nbytes: bytes of its rows (or of the records read for it, if more), if it was run in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
         parts: tasks to be run in place of this block's task, if it was divided instead of run; else empty.
