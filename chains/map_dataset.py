@@ -168,8 +168,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
             growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
                 on), "now" (in the current one), "hand" (only when a loader is made) or `GrowthOptions`.
-                This needs `source(…).shuffle(…).repeat(…)`, each at most once, then operations on elements.
-                Other chains, and mixes, keep the records they began with: pass "hand" for these.
+                This needs `source(…).shuffle(…).repeat(…)`, each at most once and with a new order in each epoch, then
+                operations on elements. Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.

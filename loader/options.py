@@ -103,8 +103,8 @@ class Auto:
     """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
 
     The search begins with no worker, or with one. More are tried as long as the stream gets faster and your loop has
-    to wait; then longer buffers are tried. The search ends after at most 30 seconds, not counting pauses such as
-    compilation. The stream is the same with any number of workers.
+    to wait; then longer buffers are tried. The search ends after about 30 seconds, not counting pauses such as
+    compilation, or later if workers start slowly or a task takes long. The stream is the same with any number of workers.
 
     Attributes:
         most: maximum number of workers. The default is four for each CPU, but at most 32, or one for each CPU if that
