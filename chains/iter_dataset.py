@@ -256,8 +256,8 @@ class IterMethods(
         pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
 
         Args:
-            count: maximum number of elements that are ready (default 2). 0 changes nothing: without workers, each
-                element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
+            count: number of elements that are kept ready (default 2); of small ones, more. 0 changes nothing: without
+                workers, each element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))

@@ -270,8 +270,8 @@ class DataLoader(LoaderMethods):
         worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
             processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
             cluster has resources for, at any time.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). Of small batches, more
-            are kept ready: as many as have 8 to 16 MB together.
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). In place of one batch,
+            up to 32 small ones are kept ready, of at most 16 MB together.
         shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.

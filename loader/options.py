@@ -138,7 +138,7 @@ class ExecutionOptions:
             threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
             stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1).
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1); of small ones, more.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
         worker_init_fn: function that is called in each worker process before source and operations are unpickled there, with
