@@ -45,9 +45,9 @@ class HuggingFaceStream(IterDataset[Any]):
             files in each process and keep every n-th row, use `.shard(shard_options)` instead.
 
     Raises:
-        TypeError: if `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or
-            "polars", which has no rows.
-        ValueError: if the dataset has a shuffle buffer, whose rows are not in the states of
+        TypeError: if `dataset` is not an `IterableDataset`, its format is "arrow", "pandas" or
+            "polars", which has no rows, or another argument has a wrong type.
+        ValueError: if the dataset shuffles in a buffer of more than one row, which is not in the states of
             `datasets` (use `window_shuffle` after this stream instead), or `num_epochs` is below 1.
         ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are processes, or
             `drop_remainder` asks for equal parts.
