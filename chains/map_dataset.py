@@ -347,12 +347,12 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch; None if the dataset is endless, or its elements must be read to know them."""
+        """Lengths of an epoch's elements, as the source states them; None if it does not, if elements were changed, or never end."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of packed rows, each the sum of its segments' costs; None for elements that are not packed.
+        """Return the costs of the rows of `pack`, each the sum of its segments' costs; None for any other dataset.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.

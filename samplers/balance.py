@@ -65,8 +65,8 @@ class Balance:
         cost: function that computes costs from an array of lengths, such as `headrace.attention(a,
             b)`; None (default): the cost is the length.
         global_batch: number of records in one batch of all shards together; None (default):
-            computed from the loader's `Batch`. It must be given if a filter or another operation
-            that omits or adds records comes before the batch.
+            computed from the loader's `Batch`. It must be given if there is none, or if a filter or another operation
+            that omits or adds records comes before it.
         batches: number of global batches that are balanced together (default 1). With more than 1,
             records may move between these batches; batches without long records then need not wait
             for batches with long ones.

@@ -146,7 +146,7 @@ class Node:
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements that are made of several segments, `float64[length]`.
 
-        Return None if the elements have no segments; their costs can then be computed from their lengths.
+        Return None for all nodes but packs, also if packed rows are reordered.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
