@@ -309,7 +309,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice of a shuffled dataset."""
+    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice, without a step, of a shuffle."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
@@ -347,7 +347,7 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of an epoch's elements, as the source states them; None if it does not, if elements were changed, or never end."""
+        """Lengths of an epoch's elements that the source states; None if it does not, or if they were changed or never end."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 

@@ -142,7 +142,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """Repeat the dataset for several epochs.
 
         A slice of a shuffled dataset has other elements in each epoch, even elements that another slice
-        (e.g. for validation) had in an earlier epoch; this causes a warning. Slice before `shuffle`.
+        (e.g. for validation) had in an earlier epoch; this causes a warning, unless the slice has a step above
+        1. Slice before `shuffle`.
 
         Args:
             num_epochs: number of epochs. None (default): endless.
