@@ -309,7 +309,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice, without a step, of a shuffle."""
+    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice (step 1) of a shuffled dataset."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
