@@ -88,7 +88,7 @@ def warn_of_exchange(node: Node, what: str) -> None:
     """Warn if a dataset is a slice of a shuffled dataset, whose elements differ from epoch to epoch; else do nothing.
 
     Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
-    its first epoch.
+    its first epoch. A slice with a step above 1 causes no warning.
 
     Args:
         node: the dataset.

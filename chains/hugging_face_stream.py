@@ -29,11 +29,11 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 class HuggingFaceStream(IterDataset[Any]):
     """Stream the rows of a Hugging Face dataset loaded with `streaming=True`, in its order.
 
-    It can be used in a chain like any `IterDataset`. One thread or worker reads it; all workers
-    share the operations after it. A run resumes exactly, with any number of workers: `datasets`
-    moves to the saved row, and may have to read the file from its start for that. If the dataset is stored in
-    files, `ParquetDataSource` and similar sources read these with random access, and can resume on
-    another number of hosts.
+    It can be used in a chain like any `IterDataset`. One thread or worker at a time reads it, and also runs the operations
+    directly after it. Workers share the operations after a join or a `limit`, and from a batch that follows a filter on.
+    A run resumes exactly, with any number of workers: `datasets` moves to the saved row, and may have to read the file from
+    its start for that. If the dataset is stored in files, `ParquetDataSource` and similar sources read these with random
+    access, and can resume on another number of hosts.
 
     Args:
         dataset: a `datasets.IterableDataset`, from `load_dataset(…, streaming=True)` or
@@ -45,9 +45,9 @@ class HuggingFaceStream(IterDataset[Any]):
             files in each process and keep every n-th row, use `.shard(shard_options)` instead.
 
     Raises:
-        TypeError: if `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or
-            "polars", which has no rows.
-        ValueError: if the dataset has a shuffle buffer, whose rows are not in the states of
+        TypeError: if `dataset` is not an `IterableDataset`, its format is "arrow", "pandas" or
+            "polars", which has no rows, or another argument has a wrong type.
+        ValueError: if the dataset shuffles in a buffer of more than one row, which is not in the states of
             `datasets` (use `window_shuffle` after this stream instead), or `num_epochs` is below 1.
         ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are processes, or
             `drop_remainder` asks for equal parts.

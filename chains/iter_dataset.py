@@ -150,7 +150,7 @@ class IterMethods(
         return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
 
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
-        """Omit some records of the source. All other elements keep their order.
+        """Omit some records of the source. The other records keep their order.
 
         All operations of the chain, also earlier ones, get the remaining records, as in a `DataLoader` with `omit=`: batches
         are filled with the following records, and random maps draw by the new positions. States of a stream that omitted
@@ -196,7 +196,8 @@ class IterMethods(
     def cache(self) -> IterDataset[T]:
         """Keep the elements in memory. A `repeat` after it makes them only once, and then copies them.
 
-        All must fit into memory. Operations after it run again.
+        All must fit into memory. Operations after it run again. A `limit` between the two can prevent this: elements are
+        kept only when the stream before `cache` has ended.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -225,7 +226,7 @@ class IterMethods(
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """Make the whole chain in worker processes, wherever in the chain this method is called.
+        """Make the whole chain in worker processes (after `prefetch`: threads), wherever in the chain this is called.
 
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or
@@ -255,8 +256,8 @@ class IterMethods(
         pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
 
         Args:
-            count: maximum number of elements that are ready (default 2). 0 changes nothing: without workers, each
-                element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
+            count: number of elements that are kept ready (default 2); of small ones, more. 0 changes nothing: without
+                workers, each element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -312,8 +313,7 @@ class IterMethods(
                 size, of one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together; or if the datasets
-                have different shard options.
+            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or the shard options differ.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
@@ -335,7 +335,7 @@ class IterMethods(
         """Combine one element of each stream to a tuple, or to a dict if the streams are in a dict.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
+            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if empty, or shards differ.
             strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the shortest.
 
         >>> from headrace import IterDataset, MapDataset
@@ -354,7 +354,7 @@ class IterMethods(
         """Take an element of each open stream in turn. When a stream ends, the next one is opened in its place.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
+            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if empty, or shards differ.
             cycle_length: number of streams open at a time, at least 1. None (default): all.
 
         >>> from headrace import IterDataset, MapDataset
@@ -374,7 +374,7 @@ class IterDataset(IterMethods[T]):
 
     For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and `set_state`. It can
     be used anywhere in a chain. After `super().__init__(parent)`, `self._parent` is the dataset from which it is made.
-    One worker iterates over such a dataset, in order.
+    One worker at a time iterates over such a dataset, in order, and also runs the operations directly after it.
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
     `set_states`, `start_prefetch` and so on. The elements do not depend on the number of workers, and a state can be
@@ -394,6 +394,6 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        TypeError if the stream is endless or joined, or its elements decide, e.g. after a filter.
+        TypeError if the stream is endless or joined from several, or its elements decide, e.g. after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -42,8 +42,9 @@ T = TypeVar("T")
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
-    An element is made only when it is requested. An index past the end is in the next epoch: shuffles have another
-    order there, random maps draw other numbers, the rest repeats. Negative indices are in the epoch before the first.
+    An element is made only when it is requested. An index past the end is in a later epoch: shuffles and batches by budget
+    differ there, random maps draw other numbers, mixes continue, and the rest repeats. Negative indices are in epochs before
+    the first.
     An element that a filter dropped is None, and stays None in later methods; `zip` puts the None into its result.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
@@ -85,9 +86,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
 
         Raises:
-            IndexError: if an index is too large for 64 bits, the dataset is empty, or an index of an endless mix is
-                negative.
+            IndexError: if an index exceeds 64 bits, the dataset is empty, or an index of an endless mix is negative.
             TypeError: if the index is not a whole number, a slice, or a list of whole numbers.
+            ValueError: if the step of a slice is 0.
 
         >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
         >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
@@ -155,25 +156,25 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     ) -> IterDataset[Any]:
         """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
-        Shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. Everything before a `zip`, a
-        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, runs where records are
-        read: on the reader threads of `read_options`.
+        Shuffles, slices and repeats, and operations on elements, run as in a `DataLoader`. Everything up to a join such as
+        `mix` or `zip`, a `pack` or `budget_batch`, a dataset of your own, or a shuffle or slice of batches or of elements
+        that depend on their index, runs where records are read: on the reader threads of `read_options`, if it has any.
 
         Args:
             read_options: how records are read ahead. None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None. False (default) drops them.
-            shard_options: the shard of this process: every shard_count-th record, before batches are made. None: all.
+            shard_options: the shard of this process: every shard_count-th record, or element made where records are read.
             balance: True, a cost function or a `Balance`: shards get records of equal cost in each global batch.
             lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
             growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
                 on), "now" (in the current one), "hand" (only when a loader is made) or `GrowthOptions`.
-                This needs `source(…).shuffle(…).repeat(…)`, each at most once, then operations on elements.
-                Other chains, and mixes, keep the records they began with: pass "hand" for these.
+                This needs `source(…).shuffle(…).repeat(…)`, each at most once and with a new order in each epoch, then
+                operations on elements. Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
-            ValueError: if a source grows, this chain cannot read appended records, and `growth` is
-                not "hand"; or `growth` is "epoch" or "now" and no source has `growing=True`.
+            ValueError: if a source grows, this chain cannot read appended records, and `growth` is not "hand"; or
+                `growth` is given and not "hand", and no source has `growing=True`.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -189,7 +190,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def source(source: SourceLike) -> MapDataset[Any]:
         """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays.
 
-        Raises TypeError for other data, and ValueError for data without records.
+        Raises TypeError for other data, and ValueError for an empty list or array.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -231,6 +232,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
                 past the end, if later epochs are read.
 
         Raises:
+            TypeError, ValueError: if one is not a `MapDataset`, there are none, or `selection_map` has no length.
             IndexError: when an element is made, if the map returns the index of a dataset that does not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
@@ -263,15 +265,13 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
                 it, until all have run out. "repeat": continue with its next epoch, without end.
             max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
-                whatever `when_exhausted` is. The others then get its positions, by their weights. None (default):
-                no limits.
+                whatever `when_exhausted` is. The others then get its positions, by their weights. None: no limits.
             ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
                 size, of all shards together, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type or do not fit together, or a dataset is
-                empty.
+            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or a dataset is empty.
 
         >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
         >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
@@ -309,7 +309,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice of a shuffled dataset."""
+    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice (step 1) of a shuffled dataset."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
@@ -347,12 +347,12 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch; None if the dataset is endless, or its elements must be read to know them."""
+        """Lengths of an epoch's elements that the source states; None if it does not, or if they were changed or never end."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of packed rows, each the sum of its segments' costs; None for elements that are not packed.
+        """Return the costs of the rows of `pack`, each the sum of its segments' costs; None for any other dataset.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.

@@ -84,7 +84,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Raises:
             SeedError: if `seed` is None and there is no earlier `seed()`.
-            ValueError: if the dataset is endless.
+            TypeError: if an argument has a wrong type.
+            ValueError: if the seed is outside its range, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).shuffle(seed=1)
@@ -126,7 +127,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Raises:
             SeedError: if `seed` is None and there is no earlier `seed()`.
-            ValueError: if `block_size` is not positive, or the dataset is endless.
+            TypeError: if a number is not an int.
+            ValueError: if `block_size` is not positive, the seed is outside its range, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(6).block_shuffle(2, seed=1))
@@ -140,7 +142,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """Repeat the dataset for several epochs.
 
         A slice of a shuffled dataset has other elements in each epoch, even elements that another slice
-        (e.g. for validation) had in an earlier epoch; this causes a warning. Slice before `shuffle`.
+        (e.g. for validation) had in an earlier epoch; this causes a warning, unless the slice has a step above
+        1. Slice before `shuffle`.
 
         Args:
             num_epochs: number of epochs. None (default): endless.
@@ -148,6 +151,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
                 first epoch.
 
         Raises:
+            TypeError: if an argument has a wrong type.
             ValueError: if the dataset is already endless, or `num_epochs` is not positive.
 
         >>> from headrace import MapDataset
@@ -222,7 +226,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             sl: the slice, `slice(start, stop, step)`.
 
         Raises:
-            TypeError: if `sl` is not a slice.
+            TypeError: if `sl` is not a slice of whole numbers.
             ValueError: if its step is 0.
 
         >>> from headrace import MapDataset
@@ -284,7 +288,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             PackError: if the lengths are unknown, because a map or filter comes before or the
                 source does not know them; or if there is not one length for each element.
-            ValueError: if the dataset is endless.
+            LengthsError: if a length is invalid, or `lengths` names a field or file that does not fit the dataset.
+            TypeError, ValueError: if an argument of `Pack` is wrong, or the dataset is endless.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

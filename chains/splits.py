@@ -99,7 +99,8 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
         data: a source, anything that `DataLoader` accepts as a source, or a `MapDataset`.
         k: number of folds, at least 2.
         seed: an int in `[0, 2^32)`, default 0.
-        stratify: class of each record: each fold gets an equal share of every class.
+        stratify: class of each record: each fold gets an equal share of every class, rounded to one
+            record; with `groups`, only roughly.
         groups: group of each record; a group is never divided.
 
     Returns:
@@ -107,8 +108,9 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if there are fewer records or groups than folds, `data` has no records or is
-            endless, `k` or `seed` is outside its range, or there is not one label for each record.
+        ValueError: if there are fewer records or groups than folds, few classes of few records leave
+            a fold empty, `data` has no records or is endless, `k` or `seed` is outside its range, or
+            there is not one label for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]

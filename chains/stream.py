@@ -46,8 +46,8 @@ class Stream:
 
     Attributes:
         tree: the tree, which the engine compiles.
-        seeds: for each `seed()` called earlier in the chain, the seed and the number of nodes since.
-        operations: number of operations through which an element passes, including those inside sources.
+        seeds: for each joined dataset, the last seed set by `seed()` and the number of nodes since.
+        operations: number of operations in the tree, and on the elements that its sources make.
         execution: options such as the number of workers.
         skips_errors: True to skip failing records, False to raise, or the user's function that decides.
         max_errors: number of skipped errors after which one is raised; None: no limit.
@@ -233,7 +233,7 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Return the stream without the records `omit` of its source: keys, or a file of keys.
+    """Return the stream without the records `omit` of its source, which `IterDataset.omit` describes.
 
     Raises:
         TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.

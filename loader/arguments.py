@@ -162,7 +162,7 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
     Raises:
         TypeError: if `max_errors` is not an integer.
-        ValueError: if `on_error` is another text; or `max_errors` is negative, or given with "raise".
+        ValueError: if `on_error` is another value; or `max_errors` is negative, or given with "raise".
     """
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")

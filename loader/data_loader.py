@@ -172,7 +172,7 @@ class LoaderMethods(Remarks):
         return steps.records_at(self._pipeline, step)
 
     def find(self, record_key: int, epoch: int) -> steps.Place:
-        """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
+        """Return the place of a record in this shard's stream, `Place(step, row)`, as if nothing was left out by `skip`.
 
         Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler or a
         `WeightedSampler`, positions are searched one after another; the first one with the record counts.
@@ -184,7 +184,7 @@ class LoaderMethods(Remarks):
         Raises:
             TypeError: if an operation or `on_error` decides which records are in an element; an argument is
                 not an int; or the sampler is a `MixSampler`.
-            ValueError: if a number is negative, or the source has no record with this key.
+            ValueError: if a number is negative, or the source has no record with this key (LookupError with a `BudgetBatch`).
             LookupError: if another shard reads the record in this epoch, or no shard does, as after the
                 last epoch.
 
@@ -215,9 +215,9 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        With an `IndexSampler`, each epoch has every record once, in its own order. Its last batch may be short, or is
-        dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast, fills
-        the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
+        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its own. Its last batch may
+        be short, or is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
+        fills the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
         counts from 0, for each epoch.
 
         Args:
@@ -225,7 +225,7 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if the sampler has fewer epochs; steps are skipped, whose numbers are the step numbers of
+            ValueError: if `count` is below 1, or the sampler has fewer epochs; steps are skipped, whose numbers are those of
                 `iter(loader)`; or appended records are added during an epoch (`growth="now"`, and mixes).
             EmptyStreamError: if an epoch has too few records for a batch.
 
@@ -260,7 +260,7 @@ class DataLoader(LoaderMethods):
 
     The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
     `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` repeats the same elements; if they are one random epoch, it causes a warning.
+    `for batch in loader` repeats the same elements. If they are one epoch of a shuffling `IndexSampler`, it warns.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
@@ -270,8 +270,8 @@ class DataLoader(LoaderMethods):
         worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
             processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
             cluster has resources for, at any time.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). Of small batches, more
-            are kept ready: as many as have 8 to 16 MB together.
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). In place of one batch,
+            up to 32 small ones are kept ready, of at most 16 MB together.
         shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
@@ -303,14 +303,14 @@ class DataLoader(LoaderMethods):
         growth: for sources, or parts of a mix, with `growing=True`: when appended records are added to the stream; see
             `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
-            function of a file name and a row, which is called once for all records. The other records keep their order. States
-            of runs that omitted fewer records can be resumed. The random numbers of a record depend on
-            its new position. None (default): only records that were deleted from the source.
+            function of a file name and a row (or an array of rows), which the loader calls when it is made. The other
+            records keep their order. States of runs that omitted fewer records can be resumed. The random numbers of a record
+            depend on its new position. None (default): only records that were deleted from the source.
 
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation, or `seed_globals=True`, and the sampler has no seed.
+        SeedError: if there is a random operation without a seed, or `seed_globals=True`, and the sampler has no seed.
         RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read; or is a
             function, and the source does not know the files of its records.
 

@@ -99,7 +99,7 @@ class Epochs(Resumable, Generic[Kind]):
     def start_prefetch(self) -> None:
         """Start the work for the current epoch now, in the background. Does nothing after the last epoch.
 
-        Raises ClosedError after `close`.
+        Before that, raises ClosedError after `close`.
         """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
@@ -184,8 +184,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: if `count` is not an integer.
-        ValueError: if the sampler has fewer epochs; or appended records are added to the stream during an epoch
-            (`growth="now"`), or to a mix.
+        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are added to the stream
+            during an epoch (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf

@@ -176,7 +176,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The pipeline and the skipped steps of the loader, without any restored state. For tools."""
+        """The pipeline and the skipped steps of the loader; the pipeline with changes made in the run. For tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
@@ -201,8 +201,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to the position of a state from `get_state` of this or another iterator.
 
-        It may be called at any time, with any `worker_count`. Nothing is read for that. With another batch size, the
-        stream continues with the next record.
+        It may be called at any time, with any `worker_count`. With another batch size, the stream continues with the next
+        record. Nothing is read for that, with the same exception as in `set_states`, if the order has changed.
 
         Args:
             state: result of `get_state`.
@@ -345,12 +345,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 next element; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined
-                streams, planned batches, `loader.epochs()`; on several shards also pipelines in which
-                shards may reach a step at different positions, as after a `Filter`, or which grow.
-            ValueError: if the step was delivered already, or comes after the end of a shard; or a value is
-                outside its range; or the change would be inside a window of records, the rest of which
-                cannot be made again.
+            TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined streams, planned
+                batches, `loader.epochs()`. Except for `batch_size`, also a pipeline that grows, or whose elements differ in
+                their number of records, as after a `Filter`, on several shards; for weights of a mix, on any number.
+            ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the
+                end of a shard; or the change would be inside a window of records, the rest of which cannot be made again.
+                For a later step, `next` may raise the last one.
             RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 

@@ -19,7 +19,7 @@ class LoaderDescription:
         execution: options of workers and reading.
         max_errors: largest number of skipped records; None for no limit.
         skipped_steps: steps that `skip` leaves out.
-        tuning: keeps the search of worker_count="auto" from one epoch to the next.
+        tuning: keeps the search for the best number of workers from one epoch to the next.
     """
 
     pipeline: Pipeline

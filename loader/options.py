@@ -103,8 +103,8 @@ class Auto:
     """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
 
     The search begins with no worker, or with one. More are tried as long as the stream gets faster and your loop has
-    to wait; then longer buffers are tried. The search ends after at most 30 seconds, not counting pauses such as
-    compilation. The stream is the same with any number of workers.
+    to wait; then longer buffers are tried. The search ends after about 30 seconds, not counting pauses such as
+    compilation, or later if workers start slowly or a task takes long. The stream is the same with any number of workers.
 
     Attributes:
         most: maximum number of workers. The default is four for each CPU, but at most 32, or one for each CPU if that
@@ -138,7 +138,7 @@ class ExecutionOptions:
             threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
             stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1).
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1); of small ones, more.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
         worker_init_fn: function that is called in each worker process before source and operations are unpickled there, with

@@ -17,16 +17,16 @@ LITTLE = 0.05
 """Share of the loop's time. If the loop waits for a smaller share, faster batches would not help."""
 
 MUCH = 0.5
-"""Share of the workers' time. If reading takes a larger share, the advice names reading as the reason for waiting."""
+"""Share of the workers' time. If waiting for records that are read ahead takes a larger share, the advice names reading."""
 
 AHEAD = 1.2
 """Factor. Reads are counted as done ahead if they take this many times the seconds for which workers wait for them."""
 
 NAME = 27
-"""Number of characters of a name in a table."""
+"""Largest number of characters of a name in a table."""
 
 OPERATION_LINES = 6
-"""Number of lines of a table about operations."""
+"""Largest number of lines about operations in a table."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class IteratorStats(Snapshot):
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None: no task is known.
-        tasks: the last 2,000 tasks, one by one; empty with `ExecutionOptions(observe=False)`.
+        tasks: the last tasks that were timed, one by one, at most 2,000; empty with `ExecutionOptions(observe=False)`.
         worker_events: the last starts of worker processes, and ends of workers that ended by themselves or were
             killed.
         decision: sentence that says why your thread makes the batches although workers were asked
@@ -72,7 +72,7 @@ class IteratorStats(Snapshot):
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except single tasks, events and the times of a device feeder, as plain values for JSON."""
+        """Return everything except single tasks, waits and events, and a device feeder's times, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=(), last_waits=()))
         del plain["tasks"], plain["worker_events"], plain["feeding"], plain["last_waits"]
         return plain | {"quantiles": as_plain(self.quantiles.items())}

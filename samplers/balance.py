@@ -46,9 +46,10 @@ True: the cost of a record is its length. False: no balance. A function: it comp
 class Balance:
     """Divide the records of each global batch among the shards, with nearly equal costs.
 
-    With `batches=1`, a global batch contains the same records as without balance, and each shard
-    gets equally many of them. Each record is read once, also if the run resumes with another number of shards. Lengths
-    and costs take 16 bytes per record in memory; planning a batch takes about a millisecond.
+    With `batches=1`, a global batch contains the same records as without balance, and each shard gets equally many of
+    them; of an incomplete last batch, some shards may get one more. Each record is read once, also if the run resumes with
+    another number of shards. Lengths and costs take 16 bytes per record in memory; planning a batch takes about a
+    millisecond.
     Lengths are not compared with the records: wrong lengths make the sums unequal, but lose no
     record.
 
@@ -64,15 +65,16 @@ class Balance:
         cost: function that computes costs from an array of lengths, such as `headrace.attention(a,
             b)`; None (default): the cost is the length.
         global_batch: number of records in one batch of all shards together; None (default):
-            computed from the loader's `Batch`. It must be given if a filter or another operation
-            that omits or adds records comes before the batch.
+            computed from the loader's `Batch`. It must be given if there is none, or if a filter or another operation
+            that omits or adds records comes before it.
         batches: number of global batches that are balanced together (default 1). With more than 1,
             records may move between these batches; batches without long records then need not wait
             for batches with long ones.
 
     Raises:
         TypeError: if an argument has the wrong type.
-        LengthsError: if a length or cost is negative or NaN, or a length is not a whole number.
+        LengthsError: if a length or cost is negative, infinite or NaN, a length is not a whole number, or there is not one
+            cost for each length.
         ValueError: if `global_batch` or `batches` is outside `[1, 2^22]`.
 
     >>> import numpy as np

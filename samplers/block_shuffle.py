@@ -44,9 +44,9 @@ _MOST = 1 << 20
 class BlockShuffle:
     """Shuffle blocks of neighbouring records (`IndexSampler(shuffle=…)`), for files in stores.
 
-    Blocks are permuted; then the records of `window` blocks (a window) are shuffled together. A
-    reader must fetch and keep the records of a window, about `block * window`. Larger windows shuffle
-    better (docs/shuffle.md).
+    Blocks are permuted; then the records of `window` blocks (a window) are shuffled together. For
+    each of its lanes, a reader must fetch and keep the records of a window, about `block * window`.
+    Larger windows shuffle better (docs/shuffle.md).
 
     Args:
         block: number of neighbouring records of the source in a block; default 1024. Reads are fast

@@ -59,7 +59,7 @@ class IndexSampler(VectorSampler):
 
     Raises:
         ValueError: if an argument is outside its range, `shuffle` is given without `seed`, or
-            `algorithm="grain"` is combined with a `BlockShuffle`, a `balance` or more shards than records.
+            `algorithm="grain"` is combined with a `BlockShuffle`, a `balance` or a shard without records.
         TypeError: if a number is not an int, `shuffle` is neither a bool nor a `BlockShuffle`,
             `shard_options` has the wrong type, or `balance` is not a `Balance`.
         LengthsError: if `balance` has fewer lengths than there are records, or lengths by part.

@@ -352,7 +352,7 @@ class VectorSampler:
         return self
 
     def with_history(self, history: Any) -> VectorSampler | None:
-        """Return this order with the changes in `history` (a `History`); None if its records cannot change.
+        """Return this order with the changes in `history` (a `RecordsHistory`); None if its records cannot change.
 
         These say at which positions records were added or omitted.
         """

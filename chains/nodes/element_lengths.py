@@ -32,7 +32,7 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
 
     Raises:
         LengthsError: if the source has no such field, if maps may change it, or if the file belongs
-            to other data.
+            to other data, is missing or damaged.
     """
     elements = Evaluated(node, node.length)
     if isinstance(lengths, os.PathLike):

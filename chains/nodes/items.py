@@ -312,6 +312,7 @@ class Packed(OfSeveral):
 
         Raises:
             PackError: if the lengths are unknown, there is not one for each, or elements may be dropped before.
+            LengthsError: if a length is invalid, or `lengths` names a field or file that does not fit.
             ValueError: if the documents never end.
         """
         documents = finite("pack", node.length)

@@ -260,7 +260,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Always None: if the user's dataset returns None as an element, batches may contain it."""
+        """Always None: if the user's dataset returns None as an element, a batch gets the None, and may raise an error."""
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:

@@ -30,7 +30,7 @@ from ...sources.provenance import UsedRecord
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
-"""For each seed set by `seed(…)` below a node: the seed, and the number of nodes in between."""
+"""For each joined dataset below a node: the last seed set by `seed(…)`, and the number of nodes in between."""
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
@@ -146,7 +146,7 @@ class Node:
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements that are made of several segments, `float64[length]`.
 
-        Return None if the elements have no segments; their costs can then be computed from their lengths.
+        Return None for all nodes but packs, also if packed rows are reordered.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
@@ -160,7 +160,7 @@ class Node:
     def dataset_at(self, index: int) -> str | None:
         """Return the name of the mixed or concatenated dataset from which the element at an index comes.
 
-        Return None if no datasets are joined below, or the element comes from several.
+        Return None if no datasets are joined below, the element comes from several, or its dataset is unknown.
         """
         return None
 

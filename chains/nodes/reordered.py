@@ -47,7 +47,7 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: this node is left out when operations above derive their seeds, so it does not change their random numbers."""
+        """None: operations above that derive their seeds from this node have these seeds among their own parameters."""
         return None
 
     @property
@@ -156,7 +156,7 @@ class LivingElements(Reordered):
     def of(cls, node: Node, omit: Any) -> Node:
         """Make the node without the records that a user names, and without records that were deleted from its source.
 
-        If there are no such records, return `node` itself.
+        If there are no such records, the elements are those of `node`.
 
         Args:
             node: the node of all records.

@@ -68,8 +68,8 @@ class DeviceLoader(FeederOptions):
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ValueError: `on_uneven="repeat"`, and the source is not a `DataLoader` or a dataset; or, when a
-            feeder's first batch is asked for, another feeder that runs reads from the same iterator.
+        ValueError: when a loop begins: `on_uneven="repeat"`, and the source is not a `DataLoader` or a dataset; or, when
+            its first batch is asked for, another feeder that runs reads from the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])

@@ -106,8 +106,8 @@ class Feeder(StreamPositionAPI):
         With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a NumPy array.
 
         Raises:
-            ValueError: no batch was delivered yet, `on_uneven` is neither "pad" nor "repeat", or the batch has no array
-                with an axis.
+            ValueError: no batch was delivered since the start or the last `set_state`, `on_uneven` is neither "pad" nor
+                "repeat", or the batch has no array with an axis.
         """
         if self._mask is None:
             raise ValueError(
@@ -224,7 +224,7 @@ class Feeder(StreamPositionAPI):
         """Change the weights, the omitted records or the batch size from a step on; see `DataLoaderIterator.change`.
 
         All shards must make the same call. Batches that were read already stay as they are, so the
-        first possible step is `step + host_buffer + device_buffer + 2`.
+        first possible step is `step + host_buffer + device_buffer + 2`; with `across_hosts`, `step + buffer_size + 3`.
 
         Args:
             weights: new weights of a mix or a `WeightedSampler`.

@@ -50,11 +50,11 @@ class Loaded:
 
 @dataclass(slots=True)
 class Delivered:
-    """A batch on its devices.
+    """A batch on its devices, or on the host in a feeder without devices.
 
     Attributes:
         batch: the batch.
-        mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
+        mask: `bool[rows]` in the same place, False for rows that were filled in; None without
             `on_uneven="pad"` or "repeat", or if no array of the batch has an axis.
         mark: position of the upstream iterator after this batch.
         times: times of the steps in making it.

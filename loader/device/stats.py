@@ -38,12 +38,12 @@ class BatchTimes(NamedTuple):
 
 
 OPERATION_LINES = 3
-"""Number of lines about the loader's work in the printed table."""
+"""Largest number of lines about the loader's operations in the printed table."""
 
 
 @dataclass(frozen=True)
 class FeederStats:
-    """The result of `feeder.stats()`. `print` it for a table of at most 15 lines.
+    """The result of `feeder.stats()`. `print` it for a table.
 
     Attributes:
         steps: number of batches that the user received.

@@ -3,9 +3,10 @@
 In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
 devices. Only the feeder's transfer thread uses this module.
 
-It makes no copy on the host. On CPU, jax uses a 64-byte aligned array without a copy. It keeps the
-array, and so its memory, until the `jax.Array` is deleted. For other devices, the host's arrays
-must stay unchanged until the transfer is done; this module waits for that.
+It makes no copy on the host, except of batches that are filled up, and with `pinned_host`. On CPU, jax
+uses a 64-byte aligned array without a copy. It keeps the array, and so its memory, until the
+`jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the transfer is
+done; this module waits for that.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Transfer:
         Raises:
             TypeError: a leaf cannot be put on a device.
             OverflowError: a Python int is too large for a device.
-            ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"`, its
+            ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"` or "repeat", its
                 leaves have different numbers of rows.
         """
         leaves, structure = flatten(batch)

@@ -27,7 +27,7 @@ TASK_SECONDS = 30e-3
 # Measured with `mnist` and `ragged`. With the second number, rows are still in the caches when they
 # are read.
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""Largest number of bytes of a task's rows; the second number applies if later tasks read these rows."""
+"""Largest number of bytes of a task's rows; the second number applies if the pipeline has several stages."""
 
 # Chosen: rows of one window lie side by side, and are batched without a copy.
 WINDOW_BYTES = 1 << 20
@@ -35,7 +35,7 @@ WINDOW_BYTES = 1 << 20
 
 # Chosen by the size of a packet, which has no room for the keys of more batches.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Largest number of batches in the tasks of one message; the second number applies if later tasks read their rows."""
+"""Largest number of batches in the tasks of one message; the second number applies if the pipeline has several stages."""
 
 # Chosen: small against `TASK_BYTES`.
 INLINE_UNITS = 8

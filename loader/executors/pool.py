@@ -14,7 +14,7 @@ The rules:
 * If jobs are dropped, waiting jobs are removed. Jobs that workers already have are done, but are not assigned again
   if a worker ends.
 * If a job takes longer than the timeout, its worker is killed, and the rule for ended workers applies.
-* A surplus worker gets no more jobs, and is killed when it has done its jobs, without a warning.
+* After `let_go`, a surplus worker gets no more jobs, and is killed when it has done its jobs, without a warning.
 * If all workers end together with the process that makes them, everything is started again and all jobs are assigned
   again. If that happens `MAX_TRIES` times without an answer in between, the run fails.
 """
@@ -215,7 +215,7 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Assign new jobs, all to one worker in one message, and return the actions that send them."""
+        """Assign new jobs, all to one worker in one message, once one has room. Return the actions that follow now."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)

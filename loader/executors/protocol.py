@@ -48,8 +48,8 @@ class Executor(Protocol):
     def inputs(self, stage: int) -> int:
         """Return the number of positions or rows in a stage's next task: the inputs of one or several outputs.
 
-        The stream does not depend on this number. Called by `stream.ordered` and `regroup` once for each
-        task, before `submit`. A stage is a group of operations that run together in one task.
+        The stream does not depend on this number. Called by modules of `stream` before they make a task.
+        A stage is a group of operations that run together in one task.
         """
 
     def most_rows(self) -> int:
@@ -62,8 +62,8 @@ class Executor(Protocol):
     def window(self, stage: int) -> int:
         """Return how many tasks of a stage should be submitted at a time; 1 if nothing is done in advance.
 
-        Called by `stream.ordered` when a run begins, and then for each block (the rows of one task)
-        that it needs. A stage is a group of operations that run together in one task.
+        Called by modules of `stream` when a run begins, and then for each block (the rows of one task)
+        that they need. A stage is a group of operations that run together in one task.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
@@ -101,7 +101,7 @@ class Executor(Protocol):
 
 
 class Tuning:
-    """Keeps the search for the best number of workers (`worker_count="auto"`) from one epoch of a loader to the next.
+    """Keeps the search for the best number of workers from one epoch of a loader to the next.
 
     Only one executor at a time can use the search. Another executor that begins meanwhile makes a new search.
     """

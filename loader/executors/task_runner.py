@@ -249,7 +249,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return the key of the record from which a row was made, in a list; [] if the row comes from joined streams."""
+    """Return the key of the first record from which a row was made, in a list; [] if it is unknown, after a join."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

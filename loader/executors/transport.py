@@ -72,7 +72,7 @@ class Message(NamedTuple):
     """Tasks for one worker, which runs them in order and answers them together.
 
     Attributes:
-        tasks: one task about consecutive positions; or tasks about groups of rows, which all run the same operations.
+        tasks: one task about consecutive positions; or tasks about groups of rows, of one or several stages.
         named: earlier rows that the tasks refer to.
     """
 
@@ -197,7 +197,7 @@ class Silent(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """Event: the process that makes workers has ended, and all workers with it. The loop then calls `restart`.
+    """Event: the process that makes workers has ended, and all workers with it. The loop then calls `restart` or `close`.
 
     Attributes:
         how: end of a sentence that begins with "the process that makes the workers".
@@ -224,7 +224,7 @@ class Lost(NamedTuple):
 class Room(NamedTuple):
     """Event: the number of workers for which the cluster has room. It comes at every check, also if it has not changed.
 
-    If the number has changed, the loop starts workers, or kills surplus ones.
+    If the number has changed, the loop starts workers, or kills surplus ones that have not started up.
 
     Attributes:
         workers: the number.
@@ -317,8 +317,7 @@ class Transport(Protocol):
     only `close` is called.
 
     Attributes:
-        worker_count: number of workers to start, at least 1. Read once, before the first
-            `start`.
+        worker_count: number of workers to start at the beginning, at least 1.
         depth: messages that a worker may have at a time, once it is `Ready`. None: any number, even
             before it is ready.
         may_lose_rows: True if `StoredRows.lost` of its answers can become True.
@@ -331,8 +330,9 @@ class Transport(Protocol):
     def start(self, worker: int) -> None:
         """Start a worker. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
 
-        Called `worker_count` times at the beginning, then after `Ended`, `Lost` or `Room`. Returns
-        at once; `poll` later returns `Ready` for it, or `Ended` if it cannot start.
+        Called `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or `Room`, or if
+        the loop wants more workers. Returns at once; `poll` later returns `Ready` for it, or `Ended` if it
+        cannot start.
         """
 
     def send(self, worker: int, message: Message) -> None:
@@ -370,8 +370,8 @@ class Transport(Protocol):
     def restart(self) -> None:
         """Start a new process that makes workers. All workers started earlier have ended.
 
-        Called once after each `AllEnded`, before any other method. Never called if the transport
-        does not send `AllEnded`.
+        Called once after each `AllEnded`, before any other method, unless the run ends then. Never called
+        if the transport does not send `AllEnded`.
         """
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def make_pipeline(
         RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of keys cannot be
             read; or `omit` is a function, and the source does not know the files of its records.
         LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
-        SeedError: an operation is random, and the sampler has no seed.
+        SeedError: an operation is random and has no seed, and the sampler has none.
         EmptyStreamError: there are too few records for a batch, or `omit` has all of them.
     """
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
@@ -122,7 +122,7 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
     Too few records would all be dropped as the remainder of a batch. Only the first shard, which is the largest, is
     checked. Other shards that are too short are found
-    later, when shards compare their lengths. Joins of streams are not checked, because one of the
+    later, if shards compare their lengths. Joins of streams are not checked, because one of the
     streams may be empty.
 
     Raises:

@@ -37,7 +37,7 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
     Raises:
         TypeError: the option is neither a text, `GrowthOptions` nor None.
-        ValueError: it is not "hand", and the source is derived from a growing source; or it is "epoch"
+        ValueError: it is another text; or not "hand", and the source is derived from a growing source; or it is "epoch"
             or "now" and the source does not grow; or several shards have no common folder for their
             log.
     """

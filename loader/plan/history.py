@@ -26,7 +26,8 @@ class History:
 
     Attributes:
         shards: history of earlier runs on other numbers of shards.
-        orders: changes of the order: of weights, parts, omitted records or the number of records.
+        orders: changes of the order: of weights, parts, omitted records, the number of records, or the shapes of
+            planned batches.
     """
 
     shards: tuple[ReshardHistory, ...] = (NO_RUNS,)

@@ -33,7 +33,7 @@ class JoinPolicy:
         decisive: names of the fields that are part of the fingerprint; None: all fields.
         start: state at the beginning.
         restarts: True if an input that has ended is read again from its beginning, until the rule ends.
-        limits: True if the join may end before its inputs do.
+        limits: True if the join may end before any of its inputs does.
         endless: True if the join never ends, although its inputs end.
         strict: True if all inputs must end at the same row.
         keeps: True if rows are kept in memory, because a later join reads them again.

@@ -88,7 +88,7 @@ class Leaf:
 
     @property
     def record_count(self) -> int:
-        """Number of records of the source. For planned batches or rows, the number of records in all of them."""
+        """Number of records of the source; for planned packed rows, of their documents; for planned batches `ENDLESS`."""
         known = self.source_facts.record_count
         return len(self.source) if known is None else known
 
@@ -231,7 +231,7 @@ class Leaf:
         return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return how many records of each part of a mix come before a position of this shard, counted over all shards.
+        """Return how many records each part of a mix has up to the record before a position of this shard, over all shards.
 
         Raises:
             AttributeError: the source is not a mix.
@@ -242,7 +242,7 @@ class Leaf:
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """Return how many records come before a local position of this shard, counted over all shards."""
+        """Return how many records there are up to the record before a local position of this shard, over all shards."""
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _check_mix(self, refusal: str) -> None:

@@ -37,6 +37,7 @@ class ReshardHistory:
         total: number of positions, on all shards, in the first of these runs.
         layers: one or two layers for each run, in order. If the run skipped ranges of positions, the
             first layer has these ranges. The last layer has the local position that each shard reached.
+            Layers whose positions all shards have read are merged.
         skips: pairs (position, rows), one for each record of which a shard delivered some rows but not
             all: the record's global position, and how many of its rows were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has

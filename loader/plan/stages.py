@@ -24,7 +24,7 @@ from .cursor import Subtree
 
 # Enough positions to be worth a task, few enough for a quick first element.
 MIN_SPAN, MAX_SPAN = 32, 1024
-"""Smallest and largest number of positions in a task of single records."""
+"""Smallest and largest number of positions for which a task of single records is planned; it may have fewer."""
 
 MAX_PARTS = 32
 """Largest number of pieces into which a task is divided if its worker died from it. Each piece is tried alone.
@@ -72,9 +72,9 @@ class Stage:
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """Return a number of inputs for a task: `length`, but at most `most`, rounded down to the inputs of whole outputs.
+        """Return a number of inputs for a task: `length`, but not more than a limit.
 
-        At least the inputs of one output are returned, even if these are more than `most`.
+        The limit is `most`, rounded down to the inputs of whole outputs; at least the inputs of one output.
         """
         return min(length, max(most // self.unit, 1) * self.unit)
 

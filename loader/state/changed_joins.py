@@ -31,9 +31,9 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Rearrange a shard's state for the current pipeline, if the datasets of the pipeline's last mix have changed.
+    """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed: its datasets or weights.
 
-    If they have not, or if the pipeline's last join is no mix, the state is returned unchanged.
+    If it has not, or if the last join of the pipeline or of the state is no mix, the state is returned unchanged.
 
     Args:
         pipeline: the current pipeline.
@@ -182,7 +182,10 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Return True if a dataset is in both the earlier and the current mix, and the indices of its operations differ."""
+        """Return True if a dataset is in both mixes, and its operations have other indices.
+
+        Also return True if a dataset before it in the earlier mix was removed.
+        """
         if name not in self._sizes:
             return False
         before, stages = [*self._sizes][: [*self._sizes].index(name)], self._pipeline.stages

@@ -52,8 +52,8 @@ def migrate_records(
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: if True, more records may be omitted than before, but not fewer; and records may be
-            appended only if the records before them are the same.
+        strict: if True, more records may be omitted than before, but not fewer, nor the same number of others; and
+            records may be appended only if the records before them are the same.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
             rows, to find the end of the window.
 
@@ -61,7 +61,7 @@ def migrate_records(
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: fewer records are omitted, or fewer exist; a record that is now omitted is
+        CheckpointError: `strict` forbids the omitted records; fewer records exist; a record that is now omitted is
             in a partly delivered batch or window; states of some shards are missing; or a window would be
             made of other records.
     """
@@ -267,11 +267,11 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     Args:
         pipeline: pipeline of the epoch.
         states: states of one run.
-        strict: if True, not fewer records may be omitted than before.
+        strict: if True, not fewer records may be omitted than before, nor the same number of others.
 
     Raises:
         CheckpointError: other records are omitted, and a state was saved inside the epoch, or states of
-            some shards are missing; or, if `strict`, fewer are omitted.
+            some shards are missing; or `strict` forbids it.
     """
     known, order = states[0].order(), pipeline.leaf.sampler
     saved, present = known.described, order.fingerprint

@@ -49,7 +49,8 @@ def migrate_weights(
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: states of all shards of one run, or of one shard. If something has changed, all shards' states are needed.
+        states: states of all shards of one run, or of one shard. If something has changed, all shards' states
+            are needed, except for joined streams.
         strict: if True, nothing is adapted to changes of the program. A later comparison of identities then raises if
             something has changed. Changes that the run itself made stay.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
@@ -141,7 +142,7 @@ def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
 def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
     """Check that no shard has read more positions than its share of the order.
 
-    This can happen without replacement, where more weights of 0 make the epochs shorter.
+    This can happen with fewer epochs; and, without replacement, with more weights of 0, which make the epochs shorter.
 
     Raises:
         CheckpointError: a shard has read more.

@@ -1,6 +1,6 @@
 """The files of a checkpoint: one for each process, with the names that Grain uses.
 
-In: a folder, as a path object that has `/`, `exists`, `read_bytes` and `write_bytes`; and index and number of
+In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`; and index and number of
 this JAX process, if JAX is imported. Out: bytes.
 """
 
@@ -104,7 +104,10 @@ def process_of(path: Any) -> tuple[int, int] | None:
 
 
 def _states_in(folder: Any) -> list[bytes] | None:
-    """Return the states of all processes, from a folder, in the order of the processes; None if some are missing."""
+    """Return the states of all processes, from a folder, in the order of the processes.
+
+    Return None if some are missing, or if there are files of runs on different numbers of processes.
+    """
     files = sorted((path for path in _files_in(folder) if process_of(path)), key=process_of)  # type: ignore[arg-type]
     counts = {process_of(path)[1] for path in files}  # type: ignore[index]
     whole = len(counts) == 1 and len(files) == counts.pop()

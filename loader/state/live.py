@@ -65,8 +65,8 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
         ahead: number of steps after the user's position that may have been read already.
 
     Raises:
-        TypeError: the pipeline has no mix; steps differ in their number of records; records are appended during the
-            run; or `weights` or `at_step` has the wrong type.
+        TypeError: the pipeline has no mix, or joins streams; steps differ in their number of records; records are appended
+            during the run; or `weights` or `at_step` has the wrong type.
         ValueError: the step is too early, after the end, or inside a global batch that was divided
             by cost; or the weights are outside their range.
     """

@@ -163,7 +163,7 @@ class Resumable(ClosedAtExit):
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True allows a list with the state of a single shard, if all shards were at the same step.
+            equal_steps: True takes a list with the state of any one shard, if all shards were at the same step.
 
         Raises:
             CheckpointError: a state is missing or damaged, or belongs to another pipeline.
@@ -231,15 +231,16 @@ class StreamPositionAPI(Resumable):
         that depends on other processes.
 
         Raises:
-            TypeError: the stream is endless or joined, or an operation or `on_error` decides how many elements it has.
+            TypeError: the stream is endless, or joined from several; or an operation or `on_error` decides its length.
         """
         return self.here().len()
 
     @property
     def passed(self) -> int:
-        """Number of delivered elements, out of the elements that `len()` counts; steps left out by `skip()` do not count.
+        """Number of delivered elements, also by earlier runs; steps left out by `skip()` do not count.
 
-        If there is no `len()`, the number of all elements that were delivered, also by earlier runs.
+        If all elements have the same number of records, elements that were delivered before the number of shards changed
+        do not count, as in `len()`.
 
         Raises:
             TypeError: the number is unknown, because a feeder reads from something other than a `DataLoader`.
@@ -269,7 +270,8 @@ class StreamPositionAPI(Resumable):
     def epoch(self) -> int:
         """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
 
-        If several streams are joined, it is the epoch of the first source.
+        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If several streams are joined,
+        it is the epoch of the first source.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(6), batch_size=3))
@@ -328,7 +330,7 @@ class StreamPositionAPI(Resumable):
         keys are computed when this is called, so it costs nothing while the loop runs.
 
         Raises:
-            ValueError: no element was delivered since the start or the last `set_state`.
+            ValueError: no element was delivered since the start, the last `set_state`, a change of the run, or an error.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
@@ -350,6 +352,7 @@ class StreamPositionAPI(Resumable):
         Raises:
             TypeError: streams are joined, or an operation or `on_error` decides which records are in an element; or
                 `step` is not an integer.
+            ValueError: `step` is negative.
             IndexError: the step was already delivered or skipped, or the stream ends before it.
 
         >>> import headrace

@@ -91,7 +91,7 @@ def retold(
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
-    """Check that at least as many records are omitted as before, because the program may have forgotten some.
+    """Check that the same records are omitted as before, or more, because the program may have forgotten some.
 
     Args:
         before: digest of the records omitted before, which contains their number.
@@ -307,8 +307,8 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
     """Return the `marks` of a state: for each source that omits records, the place in its order from which on nothing is read.
 
-    A mix that ends has a place also if the records of one of its parts have changed, and the ends of its parts. The
-    result is a dict by the index of the source among all sources of the pipeline.
+    A mix that ends also has a place if records were appended to one of its parts. If parts of a mix end before the mix,
+    their ends are marked, too. The result is a dict by the index of the source among all sources of the pipeline.
     """
     found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: mark for number, mark in found if mark is not None}
@@ -379,7 +379,9 @@ def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
 
 
 def of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message of an error for a state of another pipeline or shard. Each changed weight of a mix gets a line.
+    """Return the message of an error for a state of another pipeline or shard.
+
+    Changed weights of a mix, if there are several, get a line each, but at most `MOST_WEIGHTS`.
 
     Args:
         what: beginning of the sentence.

@@ -91,7 +91,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
         A state for each shard of the earlier run; a list with the one state if it had one shard.
 
     Raises:
-        CheckpointError: there are several states; steps differ in their number of records; records
+        CheckpointError: there is not exactly one state; steps differ in their number of records; records
             are appended during the run; or the shard has ended, and others are longer or shorter.
     """
     if len(states) != 1:
@@ -162,7 +162,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """Describe, as a list of short texts, how a pipeline differs from the pipeline that saved a state.
 
-    A difference of batch sizes counts only if the state was saved inside a batch.
+    A batch size that differs counts only if the state was saved inside a batch, or if there are more or fewer sizes.
     """
     saved, present = (each.identity.labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):

@@ -27,7 +27,7 @@ class Horizon(Protocol):
         """Move `stop` to a later position, by deciding whether records were appended up to there.
 
         Return True if it was moved (to None, if the order will not change any more). Return False if `wait` is False, and
-        the decision needs to wait, for example for another shard.
+        the decision needs to wait, for example for the writer of the source.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.

@@ -154,7 +154,7 @@ class InOrder:
     def _note_end(self, task: SpanTask, block: Block) -> None:
         """Store the position and the state of the source after a task, which the task's block contains.
 
-        Then submit the next task, unless the source has ended.
+        Then submit the next task, unless the source has ended, or tasks are submitted only when they are needed.
         """
         self._position = task.stop
         if block.stand is not None and block.failure is None:

@@ -39,7 +39,8 @@ class Table(NamedTuple):
         row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
         segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed, or the
             pipeline is not traced.
-        tokens: `object[n]`, tokens of the record in that segment: a `TokenSpan` for each packed field.
+        tokens: `object[n]`, tokens of the record in that segment: a tuple with a `TokenSpan` for each packed field; None
+            if the segment is 0.
     """
 
     of: Ints

@@ -2,7 +2,8 @@
 
 In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
 counted, with one exception: the first row of a large batch is used to check that there is memory for
-the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows for one group.
+the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows for one group and
+groups that are not full are dropped.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Regroup(Pull[Request]):
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
         """Return the request for the last, incomplete group; or `ended`, the end of the rows, if the group is dropped.
 
-        If a whole stream has too few rows for a batch, the result is a failure.
+        If a whole stream has too few rows for a batch, so that all are dropped, the result is a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -160,7 +161,7 @@ class Regroup(Pull[Request]):
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     """Convert rows to ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
 
-    The order is `int32[rows]` as bytes; None if it is the order of the ranges.
+    The order is `int32[rows]` as bytes; None stands for the order of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
@@ -191,7 +192,7 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return a lower bound of the number of rows that a stage gets after the cursor `start`; 0 if unknown.
+    """Return how many rows a stage gets at least after the cursor `start`, if no record is skipped; 0 if unknown.
 
     A stage is the operations that run together in one task. A cursor is a place in the stream.
     """

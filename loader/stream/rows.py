@@ -124,7 +124,7 @@ class Rows:
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
         """Convert rows `[start, stop)` to ranges of blocks. A block has the rows of one task.
 
-        The second result is, for each row, its index among all rows of these ranges; None if that is 0, 1, 2, ….
+        The second result is, for each row, its index among all rows of these ranges; None stands for 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None

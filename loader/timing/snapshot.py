@@ -54,7 +54,7 @@ class StageStats:
         nbytes: bytes of these rows. If rows are not batches, all rows of a task are assumed to be as large as the
             first.
         reads: True if the inputs are positions, whose records the stage reads.
-        ends: True if the rows are elements, or are joined to become elements.
+        ends: True if the rows are elements, or if the pipeline ends with a join of streams.
         busy: seconds of all tasks.
         reading: part of `busy` in which records were read or waited for. It includes making batches
             straight from columns.
@@ -242,7 +242,7 @@ class StageNames(NamedTuple):
         first: index of its first operation in the pipeline.
         operations: names of its operations.
         reads: True if its inputs are positions, whose records it reads.
-        ends: True if its rows are elements, or are joined to become elements.
+        ends: True if its rows are elements, or if the pipeline ends with a join of streams.
     """
 
     first: int

@@ -138,7 +138,9 @@ def forget(error: BaseException | None) -> None:
 
 
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that a task works on; [] for rows of joined streams, whose records are unknown.
+    """Return the keys of the records that a task works on; [] if they are unknown.
+
+    They are unknown for rows that earlier tasks made of joined streams.
 
     Args:
         task: the task.
@@ -274,5 +276,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package. False for its sources, except asynchronous ones."""
+    """Return True if a frame runs code of this package that calls the user's code or a source; False for most sources."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -306,7 +306,7 @@ def needed_seconds() -> float:
 def kept_seconds() -> float:
     """Return the seconds, so far, in which this thread was ready to run but other threads had the processors.
 
-    Returns 0 on systems other than Linux, which do not report this.
+    Returns 0 where the system does not report this, as on systems other than Linux.
     """
     try:
         told = np.fromfile(

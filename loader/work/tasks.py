@@ -205,7 +205,7 @@ class Block:
         waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
-        nbytes: bytes of its rows, if it was run in another process; else 0.
+        nbytes: bytes of its rows (or of the records read for it, if more), if it was run in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
         parts: tasks to be run in place of this block's task, if it was divided instead of run; else empty.
@@ -248,7 +248,7 @@ class Block:
     def elements(self) -> Any:
         """The rows, after loading them into this object if a transport has them.
 
-        A list; or `StackedRows` (columns), if the rows were sent from another process. Loading may raise
+        A list; or `StackedRows` (columns), if the rows are sent, or were sent, from another process. Loading may raise
         WorkerCrashedError.
         """
         if self.rows is not None:
@@ -393,7 +393,7 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
-        """Return the record at index `place` alone; None if it was not read."""
+        """Return the record at index `place` alone, or no record if there are fewer; None if it could not be read."""
         if any(some.start <= place < some.stop for some in self.unread):
             return None
         return ReadRecords(self.records[place : place + 1])

@@ -36,7 +36,7 @@ class MakesUnits(Protocol):
             made: list to which the element is appended.
 
         Returns:
-            None; or a block (the rows of one task) without rows that has a failure, times or
+            None; or a block (the rows of one task) without rows that may have a failure, times or
             warnings.
         """
 

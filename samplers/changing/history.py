@@ -91,7 +91,7 @@ class RecordsHistory(NamedTuple):
     def order_changes(self) -> Changes:
         """The changes as a checkpoint stores them: each has only the values that differ from the values before it.
 
-        With another number of records comes the next generation, so this one is not stored either.
+        A generation is not stored either if it is the next one and comes with another number of records.
         """
         return tuple(_order_change(before, after) for before, after in pairwise([self._begin, *self.changes]))
 

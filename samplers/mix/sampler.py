@@ -63,7 +63,7 @@ class MixSampler(MixPast):
         balance: a `Balance` (lengths: dict of arrays by part) that divides records among shards by cost; None: in turn.
 
     Raises:
-        TypeError: if an argument has the wrong type.
+        TypeError: if an argument has the wrong type, or a part has no records.
         LengthsError: if `balance` has fewer lengths than a part has records, or is not given by part.
         ValueError: if an argument is outside its range, or the weights are not for these parts.
 

@@ -68,7 +68,8 @@ class WeightedSampler(DrawnRecords):
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if an argument is outside its range; if a weight is negative, NaN or infinite,
-            or all are 0; or if, without replacement, fewer weights than `num_samples` are above 0.
+            or all are 0; if the file of weights is damaged; or if, without replacement, fewer weights than
+            `num_samples` are above 0.
         LengthsError: if `balance` has fewer lengths than there are records.
         OSError: if the file of weights cannot be read.
 

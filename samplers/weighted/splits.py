@@ -78,9 +78,9 @@ def split_keys(
         names: names of the parts, for messages.
         seed: an int in `[0, 2^32)`.
         stratify: the class of each record; each part gets its share of each class, rounded to one
-            record. None (default): no classes.
-        groups: the group of each record; records of one group are kept in one part. A part has its
-            share to within one group. None (default): no groups.
+            record; with `groups`, only roughly. None (default): no classes.
+        groups: the group of each record; records of one group are kept in one part. Without
+            `stratify`, a part has its share to within one group. None (default): no groups.
         fill: with `groups`, True gives a part that would be empty the smallest group of a part with
             several groups.
 
@@ -201,7 +201,9 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Move a group into each empty part: the smallest of all groups in parts with several groups. None: leave it empty.
+    """Move a group into each empty part: the smallest of all groups in parts with several groups.
+
+    If there is no such group, the part stays empty.
 
     Args:
         part_of: index of the part of each group; changed in place.

@@ -5,8 +5,8 @@ In: this process's offer for a step (a batch, the end, an error). Out: a verdict
 The processes exchange messages in a store (`store.py`): the key-value store of jax's coordination service, or a folder
 that all of them share. They do so on the feeder's transfer thread and before the training needs the batches. They do
 not use a collective operation of the devices, which could come between the collectives of the training step on another
-host. If all processes know that the next n batches are full, they agree once for all n. For an endless loader whose
-batches all have equally many records, n is infinite.
+host. If all processes know that the next n batches are full, they agree once for all n, or for 4 at a time with a folder.
+For an endless loader whose batches all have equally many records, n has no limit.
 
 Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
 same processes are numbered in the order in which they are made, and the runs of a feeder in the

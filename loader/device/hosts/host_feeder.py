@@ -41,11 +41,11 @@ class HostFeeder(Feeder):
 
     @property
     def agrees(self) -> bool:
-        """True if the hosts agree on each batch by a folder, so that they can end their loops together."""
+        """True if several hosts agree on each batch."""
         return self._agreements.has_others
 
     def ask_to_stop(self) -> None:
-        """Ask all hosts to end their loops after one of the next batches; see `stops_here`."""
+        """Ask all hosts, which agree by a folder, to end their loops after one of the next batches; see `stops_here`."""
         self._upstream.stops = True
 
     @property
@@ -58,6 +58,7 @@ def new_host_feeder(description: HostOptions) -> HostFeeder:
     """Return a feeder that reads the source of a description.
 
     Raises:
+        TypeError: the source is not a `DataLoader` or a dataset.
         HostsError: there are several shards, but neither jax's coordination service nor a folder.
         ValueError: batches shall be repeated, and the source cannot begin again.
     """

@@ -31,7 +31,8 @@ class RemoteLoader(RemoteOptions):
     Raises:
         MissingExtraError: jax is not installed, or is too old.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ShardingError: the sharding has no mesh, or divides other axes than the rows; or hosts hold unequal parts.
+        ShardingError: the sharding has no mesh, or divides other axes than the rows; or, when a loop begins, hosts
+            hold unequal parts.
 
     >>> import jax, headrace
     >>> def make_loader(shard):

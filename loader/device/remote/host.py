@@ -76,7 +76,10 @@ class HostSide:
         return _on(token, np.int32(0))
 
     def describe(self, token: Any) -> Any:
-        """Return a text with the usual number of rows, and a batch without rows; "" if there is no batch."""
+        """Return a text with the usual number of rows, and a batch without rows.
+
+        It is "" if there is no batch; after an error, it has -1 and the error.
+        """
         try:
             self._first = self._read()
         except Exception as error:

@@ -52,7 +52,8 @@ class RemoteIterator(ClosedAtExit):
     """One pass over the stream of a `RemoteLoader`. Its state is one small tree of all hosts, after the last batch received.
 
     Attributes:
-        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled in; None without "pad".
+        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled in; None without "pad",
+            and before a batch was received.
     """
 
     def __init__(self, description: RemoteOptions) -> None:

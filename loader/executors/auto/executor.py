@@ -5,7 +5,7 @@ in the calling thread; or with one worker if only workers can run the tasks (see
 tasks refer to blocks (results) of earlier tasks: workers do not know blocks made in the calling thread. `Tuner` decides
 without side effects:
 
-* If the user's loop hardly waits for batches, the search ends.
+* If the user's loop hardly waits for batches with the fastest setting so far, the search ends.
 * Otherwise the number of workers is doubled as long as the stream gets faster. A number that did
   not help in two trials is not kept. Then numbers between the best and the failed one are tried,
   and longer buffers, which help if tasks take unequal times.

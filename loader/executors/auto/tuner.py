@@ -16,11 +16,11 @@ GAIN = 1.05
 
 # Chosen.
 ENOUGH = 0.02
-"""Share of the loop's time. If the user waits for less than this share, no other number of workers is tried."""
+"""Share of the loop's time. If the user waits for at most this share with the fastest setting so far, the search ends."""
 
 # Chosen: another program may slow down one measurement.
 TRIES = 2
-"""Number of times that the calling thread is tried in place of workers."""
+"""Largest number of times that the calling thread is tried in place of workers."""
 # Chosen: handing a batch over to the user's process takes less.
 HEAVY_SECONDS = 10e-3
 """If a worker needs more seconds than this for a batch, the calling thread is not tried."""

@@ -175,7 +175,7 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
-        """Return the order of one epoch, with positions from 0, and another seed for random operations."""
+        """Return the order of one epoch, with positions from 0, and a seed of its own for random operations."""
         seed = None if self.seed is None else self.seed + (epoch << 32)
         return dataclasses.replace(self, epoch=epoch, seed=seed)
 
@@ -345,7 +345,7 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at steps that this run planned. Batches of earlier runs have other keys.
+        """Return the keys of a shard's batches at steps that this run planned, after the batches that earlier runs left.
 
         `shard` is a number or an array that is broadcast against the steps.
         """

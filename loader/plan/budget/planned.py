@@ -69,7 +69,7 @@ def planned_batches(
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     """Return how many positions of a sampler to plan, and how many times the plan is repeated (None for ever).
 
-    If all epochs of the sampler have the same records, one epoch is planned, otherwise all positions.
+    If the sampler has whole epochs, all with the same records, one epoch is planned, otherwise all positions.
 
     Raises:
         LengthsError: each epoch has other records, and there are too many to plan.

@@ -61,7 +61,7 @@ def planned_packs(
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
     """Return a leaf (a source with its sampler) of planned packed rows for one epoch.
 
-    Its first row begins with the first document of the epoch.
+    Its rows have only documents of this epoch.
 
     Args:
         leaf: the leaf for all epochs.

@@ -162,7 +162,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return how many records of each part of a mix, or of each joined stream, come before a place, over all shards.
+    """Return how many records each part of a mix, or each joined stream, has up to this shard's last record before a place.
 
     Args:
         pipeline: the pipeline.

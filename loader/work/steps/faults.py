@@ -38,7 +38,7 @@ class FaultFinder:
     positions_per_input: int = 1
 
     def keys(self, inputs: Inputs | None) -> list[Any]:
-        """Return the keys of the records that fail together (a batch, or a single record); [] for rows of joined streams."""
+        """Return the keys of the records that fail together (a batch, or a single record); [] if they are unknown."""
         if inputs is None or self._has_joined_rows():
             return []
         first, index = self._at_fault(inputs)
