@@ -102,19 +102,27 @@ def warn_of_exchange(node: Node, what: str) -> None:
         )
 
 
-def indices_of(indices: Any) -> NDArray[np.int64]:
+def not_empty(length: int) -> None:
+    """Raise IndexError if a dataset is empty. Else any index is an element's, as later epochs follow the first one."""
+    if not length:
+        raise IndexError("the dataset is empty, so it has no element at any index. Check len(dataset) first.")
+
+
+def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
     """Convert indices to `int64[n]`.
 
     Args:
         indices: a list or one-dimensional array of integers. An empty list or array of any kind gives `int64[0]`.
+        length: number of elements of the dataset.
 
     Raises:
         TypeError: if the indices are not integers, or not one-dimensional.
-        IndexError: if an index does not fit 64 bits.
+        IndexError: if an index does not fit 64 bits, or the dataset is empty.
     """
     array = array_of(indices)
     if array.size == 0:
         return np.empty(0, np.int64)
+    not_empty(length)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
         return array.astype(np.int64)
     listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)

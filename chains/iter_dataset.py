@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ..common.validation import whole_number
-from ..loader.arguments import warn_of_no_effect
+from ..loader.arguments import options_of_workers, warn_of_no_effect
 from ..loader.device.description import to_device
 from ..loader.device.hosts.across import across_hosts
 from ..loader.iterator import DataLoaderIterator
@@ -226,7 +226,7 @@ class IterMethods(
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """Make the whole chain in worker processes (after `prefetch`: threads), wherever in the chain this is called.
+        """Make the whole chain in worker processes, wherever in the chain this method is called.
 
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or
@@ -240,14 +240,10 @@ class IterMethods(
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
         [0, 1, 2]
         """
-        if options is None or isinstance(options, (int, str, Auto)) or not hasattr(options, "num_workers"):
-            return self.with_options(worker_count=options, worker_init_fn=worker_init_fn)
-        return self.with_options(
-            worker_count=options.num_workers,
-            worker_buffer_size=getattr(options, "per_worker_buffer_size", 1),
-            worker_init_fn=worker_init_fn,
-            observe="log" if getattr(options, "enable_profiling", False) else True,
-        )
+        now = self.chain_stream.execution
+        if (now.worker_kind, now.worker_count) == ("thread", 1):  # as `prefetch` leaves it
+            return self.with_options(worker_kind="process").mp_prefetch(options, worker_init_fn)
+        return self.with_options(**options_of_workers(options), worker_init_fn=worker_init_fn)
 
     def prefetch(self, count: int = 2) -> IterDataset[T]:
         """Make the stream on a thread ahead of your loop, while a step of the loop runs.

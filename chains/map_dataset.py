@@ -19,7 +19,7 @@ from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from ..sources.facts import SourceFacts
-from .arguments import as_named, checked_index, finite, indices_of, joins, warn_of_exchange
+from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
@@ -117,7 +117,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
         """
-        return list(self.root_node.records(indices_of(indices)))
+        return list(self.root_node.records(indices_of(indices, len(self))))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the source's records from which the element at an index is made; `headrace.trace` does so for a loader.
@@ -126,6 +126,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
         [(('up',), 3), (('down',), 6)]
         """
+        not_empty(len(self))
         return self.root_node.made_of(index)
 
     @property
@@ -325,7 +326,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
         if isinstance(index, slice):
             return dataset.slice(index)
         if isinstance(index, (list, tuple, range, np.ndarray)):
-            return _elements_at(dataset, indices_of(index))
+            return _elements_at(dataset, indices_of(index, len(dataset)))
         return at(dataset, checked_index(operator.index(index)))
 
     return at_any_index
@@ -361,8 +362,7 @@ class Chain(MapDataset[T]):
 
     @cached_property
     def _get(self) -> Get:
-        if not len(self):
-            raise IndexError("the dataset is empty, so it has no element at any index. Check len(dataset) first.")
+        not_empty(len(self))
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:

@@ -108,9 +108,8 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if there are fewer records or groups than folds, few classes of few records leave
-            a fold empty, `data` has no records or is endless, `k` or `seed` is outside its range, or
-            there is not one label for each record.
+        ValueError: if there are fewer records or groups than folds, `data` has no records or is endless, `k` or
+            `seed` is outside its range, or there is not one label for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]

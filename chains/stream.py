@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..common.identity.values import MAX_ITEMS, digest
 from ..common.messages import short_repr
-from ..common.validation import one_of, whole_number
+from ..common.validation import one_of, true_or_false, whole_number
 from ..errors import JoinError
 from ..loader.arguments import balance_of, skips
 from ..loader.failures import OnError, Skips
@@ -127,6 +127,7 @@ def stream_of(
 
     `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the exceptions.
     """
+    true_or_false("allow_nones", allow_nones)
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)

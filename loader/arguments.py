@@ -48,6 +48,17 @@ class LoaderOptions(TypedDict, total=False):
     omit: OmitOfParts | None
 
 
+def options_of_workers(options: Any) -> dict[str, Any]:
+    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`; any other is a `worker_count`."""
+    if not hasattr(options, "num_workers"):
+        return {"worker_count": options}
+    return {
+        "worker_count": options.num_workers,
+        "worker_buffer_size": getattr(options, "per_worker_buffer_size", 1),
+        "observe": "log" if getattr(options, "enable_profiling", False) else True,
+    }
+
+
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:
     """Raise an error for arguments that `DataLoader` or `load` does not accept: positional ones, and unknown names.
 

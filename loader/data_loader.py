@@ -86,7 +86,7 @@ class LoaderMethods(Remarks):
             worker_buffer_size,
             timeout,
             read_options,
-            observe="log" if enable_profiling else observe,
+            observe="log" if true_or_false("enable_profiling", enable_profiling) else observe,
             ray_options=ray_options,
             address=address,
             seed_globals=seed_globals,

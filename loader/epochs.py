@@ -144,8 +144,8 @@ class Epochs(Resumable, Generic[Kind]):
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice."""
-        self._closed = True
         self._batches.close()
+        self._closed = True
 
     def _go_to(self, number: int, set_state: Callable[[Kind], None]) -> None:
         batches = self._open(number)

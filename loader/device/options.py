@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from ...common.controllers import warn_of_one_controller
 from ...common.messages import a_kind_of, short_repr
-from ...common.validation import one_of, whole_number
+from ...common.validation import one_of, true_or_false, whole_number
 from ...errors import MissingExtraError
 from .hosts.verdict import POLICIES, OnUneven
 
@@ -92,4 +92,5 @@ class FeederOptions:
             )
         one_of("on_unsupported", self.on_unsupported, "error", "keep")
         one_of("on_uneven", self.on_uneven, *POLICIES)
+        true_or_false("pinned_host", self.pinned_host)
         object.__setattr__(self, "sharding", as_shardings(self.sharding))

@@ -138,7 +138,6 @@ class Leftover:
         lineages: for each leaf (source with its sampler), the history of shards before the earlier run.
         ends: for each leaf, the local position at which its order ended in the earlier run; None if
             it was endless.
-        delivered: number of rows of the leftover that were delivered since.
         stage: index of the stage.
         mix: the pipeline's last mix of streams in the earlier run as JSON text, if the mix has
             changed since; else "".
@@ -148,7 +147,6 @@ class Leftover:
     cursor: Cursor
     lineages: tuple[ReshardHistory, ...]
     ends: tuple[int | None, ...]
-    delivered: int
     stage: int
     mix: str
 

@@ -67,7 +67,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
         stage = former.stages[part.stage]
         cursor = cursor.with_unfinished(*(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in former.begun_at(part, cursor):
-            rests = (*rests, Leftover(state.shard, cursor, lineages, ends, 0, stage.number, mix))
+            rests = (*rests, Leftover(state.shard, cursor, lineages, ends, stage.number, mix))
             cursor = _end(former, part, cursor, run)
         if stage.input is not None:
             cursor = split(stage.input, cursor.before()).then(cursor.skips[-1])

@@ -328,7 +328,7 @@ def _rest_values(rest: Leftover) -> list[Any]:
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []
-    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.ends, rest.delivered, rest.stage, *more]
+    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.ends, rest.stage, *more]
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
@@ -338,7 +338,7 @@ def _rests(values: Any) -> tuple[Leftover, ...]:
 
 def _rest(values: Any) -> Leftover:
     with _damage(unfinished=values):
-        shard, place, lineages, ends, delivered, stage, *more = _list(values)
+        shard, place, lineages, ends, stage, *more = _list(values)
         parts: list[Any] = [[], ""]
         parts[: len(more)] = more
         within, mix = parts
@@ -349,7 +349,7 @@ def _rest(values: Any) -> Leftover:
         totals = tuple(None if end is None else _count(end) for end in _list(ends))
         if len(totals) != len(read):
             raise ValueError
-        return Leftover(_shard(shard), cursor, read, totals, _count(delivered), _count(stage), mix)
+        return Leftover(_shard(shard), cursor, read, totals, _count(stage), mix)
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:

@@ -37,7 +37,6 @@ class UnfinishedRuns:
     open: Callable[[Leftover], Pull[Rows]]
     own: Pull[Rows]
     _rows: Pull[Rows] | None = None
-    _over: int = 0  # rows that were delivered
 
     def fill(self) -> None:
         self.own.fill()
@@ -46,34 +45,32 @@ class UnfinishedRuns:
         while self.rests:
             rest = self.rests[0]
             if self._rows is None:
-                self._rows, self._over = self.open(rest), rest.delivered
+                self._rows = self.open(rest)
             run = self._rows.next(wait)
             if run is None or (isinstance(run, StreamEnd) and run.failure is not None):
                 return run
             if isinstance(run, StreamEnd):
                 self.rests, self._rows = self.rests[1:], None
-            elif (found := self._up_to_end(rest, run)).start < found.stop:
-                return found
+            else:
+                return self._up_to_end(rest, run)
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows among `run` that belong to a leftover (rest of an earlier shard's work) and were not delivered."""
+        """Return the rows among `run` that belong to a leftover (rest of an earlier shard's work)."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )
         left = self.rests[1:]
-        start = min(run.start + self._over, run.stop if stop is None else stop)
-        self._over -= start - run.start
         if stop is not None:
             self.rests, self._rows = left, None
         origin, begin = run.origin, self.start
 
         def cursor_after(row: int) -> Cursor:
-            after = dataclasses.replace(rest, cursor=origin.cursor_after(row), delivered=0)
+            after = dataclasses.replace(rest, cursor=origin.cursor_after(row))
             unfinished = left if row + 1 == stop else (after, *left)
             return begin.with_unfinished(*unfinished, *begin.unfinished)
 
-        return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
+        return run.with_cursors(cursor_after, run.start, run.stop if stop is None else stop)
 
     def _is_end(self, rest: Leftover, cursor: Cursor) -> bool:
         return rest.stage not in self.pipeline.begun_at(self.part, cursor)

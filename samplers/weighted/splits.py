@@ -81,8 +81,8 @@ def split_keys(
             record; with `groups`, only roughly. None (default): no classes.
         groups: the group of each record; records of one group are kept in one part. Without
             `stratify`, a part has its share to within one group. None (default): no groups.
-        fill: with `groups`, True gives a part that would be empty the smallest group of a part with
-            several groups.
+        fill: True gives a part that would be empty a record of a part with several; with `groups`, the smallest
+            group of a part with several groups.
 
     Raises:
         ValueError: if a part would be empty, `seed` is outside its range, or there is not one label
@@ -103,6 +103,8 @@ def split_keys(
         part_of = of_group[together]
     else:
         part_of = _by_class(np.zeros(count, np.int64) if classes is None else classes, shares, seed)
+        if fill:
+            _fill(part_of, np.ones(count, np.int64), len(shares))
     keys = np.argsort(part_of, kind="stable")
     sizes = np.bincount(part_of, minlength=len(shares))
     for name, size, share in zip(names, sizes.tolist(), shares.tolist()):

@@ -27,6 +27,26 @@ def test_an_index_that_is_too_large_is_refused(index, method):
             dataset[given]
 
 
+@pytest.mark.parametrize("method", ["shuffle", "map", "batch", "filter", "repeat", "slice"])
+def test_an_empty_dataset_has_no_element_at_any_index(method):
+    """Alone, in a list or array, as a source, and asked for its records; no index has none of them."""
+    empty = MapDataset.range(3)[:0]
+    dataset = {
+        "shuffle": lambda: empty.shuffle(1),
+        "map": lambda: empty.map(abs),
+        "batch": lambda: empty.batch(2),
+        "filter": lambda: empty.filter(bool),
+        "repeat": lambda: empty.repeat(2),
+        "slice": lambda: empty,
+    }[method]()
+    for at in (lambda: dataset[0], lambda: dataset[[0]], lambda: dataset[np.array([-1])], lambda: dataset.made_of(0)):
+        with pytest.raises(IndexError, match="the dataset is empty"):
+            at()
+    with pytest.raises(IndexError, match="the dataset is empty"):
+        dataset.__getitems__([0])
+    assert dataset[[]] == []
+
+
 @pytest.mark.parametrize("index", [2**62, 2**63 - 1, -(2**63)])
 def test_the_largest_indices_have_the_elements_of_far_epochs(index):
     """The same alone and in a list; a batch whose elements would have larger indices is refused."""

@@ -439,6 +439,10 @@ def test_prefetch_makes_elements_on_a_thread_ahead_of_the_loop():
     assert set(made) == {threading.current_thread().name}
     options = stream.mp_prefetch(2).prefetch(4).chain_stream.execution
     assert (options.worker_count, options.worker_kind, options.worker_buffer_size) == (2, "process", 4)
+    options = stream.prefetch(4).mp_prefetch(2).chain_stream.execution
+    assert (options.worker_count, options.worker_kind) == (2, "process")
+    options = stream.with_options(worker_kind="thread").mp_prefetch(2).chain_stream.execution
+    assert (options.worker_count, options.worker_kind) == (2, "thread")
     with pytest.raises(ValueError, match=r"prefetch: count=-1 .*mp_prefetch\(2\)"):
         stream.prefetch(-1)
 

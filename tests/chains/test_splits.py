@@ -146,6 +146,16 @@ def test_folds_are_each_once_the_test_set(of, more):
         assert 4 <= len(test) <= 7
 
 
+def test_no_fold_is_empty_if_there_is_a_record_for_each():
+    """Though classes of few records are rounded."""
+    for seed in range(50):
+        for labels in ([1, 1, 2, 2], [1, 2, 1, 2], [1, 2, 3, 4], [1, 1, 1, 2, 2]):
+            for k in range(2, len(labels) + 1):
+                folds = kfold(range(len(labels)), k, stratify=labels, seed=seed)
+                assert all(len(fold.test) for fold in folds)
+                assert sorted(record for fold in folds for record in fold.test) == list(range(len(labels)))
+
+
 @pytest.mark.parametrize("sizes", [[17, 2, 1], [1, 10, 10], [5, 90, 1, 1, 1, 2]])
 @pytest.mark.parametrize("stratified", [False, True])
 def test_no_fold_is_empty_if_there_is_a_group_for_each(sizes, stratified):
