@@ -342,6 +342,8 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
         remedy = (
             f"Name some of its arrays: {first_few(arrays, 8)}" if arrays else "Pass another file, as it has no arrays"
         )
+        if "" in arrays:
+            remedy = "It is a single array without a name: leave the names out"
         raise ValueError(f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}.")
     if names == ():
         raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
@@ -364,7 +366,7 @@ def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str
     for name, _, shape in layout:
         if not shape:
             raise ValueError(
-                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Name only arrays whose first "
+                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Read only arrays whose first "
                 "axis counts records."
             )
     lengths = {name: shape[0] for name, _, shape in layout}
