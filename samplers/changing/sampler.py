@@ -163,8 +163,7 @@ class ChangingSampler(VectorSampler):
             raise CheckpointError(
                 f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state does not "
                 "contain the keys that were omitted then. Restore with the omit= of that run. Add keys to omit= only at a "
-                "checkpoint of all shards at the same step, before the end, and not while a Pack, window_shuffle or the like is "
-                "filled."
+                "checkpoint of all shards at one step, before the end, and not while a Pack, window_shuffle or the like is filled."
             )
         return layer
 
