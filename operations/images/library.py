@@ -102,8 +102,8 @@ def checked(image: Any, operation: str) -> Images:
     given = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
     raise ImageError(
         f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, "
-        f"each at least 1, not {given}. Use DecodeImage first to decode bytes. If an array has no axis of channels, "
-        "add it: image[..., None]."
+        f"not {given}. Use DecodeImage first to decode bytes. If an array has no axis of channels, add it: "
+        "image[..., None]. No axis may have the length 0."
     )
 
 

@@ -300,7 +300,7 @@ def test_an_unknown_encoding_of_litdata_is_an_error_of_ours(tmp_path, encoding):
     index["config"]["data_format"][0] = encoding
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"column 'int' has the encoding .*, which is not one of .*Name only"
+        SourceError, match=r"column 'int' has the encoding .*, which is not one of .*name only"
     ) as caught:
         LitDataSource(folder)
     assert len(str(caught.value)) < 500
