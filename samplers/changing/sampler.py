@@ -68,7 +68,7 @@ class ChangingSampler(VectorSampler):
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
-            raise EmptyStreamError(f"omit= contains all {self._records} records of the source. Omit fewer records.")
+            raise EmptyStreamError(f"all {self._records} records of the source are omitted or deleted. Omit fewer records.")
 
     @property
     def _records(self) -> int:
