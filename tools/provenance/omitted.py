@@ -237,7 +237,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
         if pipeline.joins:
             raise TraceError(
                 "the checkpoint is of another number of shards, and was saved while joined datasets held records back (for "
-                "a Pack, a window_shuffle, a batch that a FlatMap splits or the like), so these are unknown until they are read. "
+                "a Pack, window_shuffle, a batch that a FlatMap splits or the like), so these are unknown until they are read. "
                 "Pass a checkpoint of another step."
             )
         former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]

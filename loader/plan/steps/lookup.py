@@ -55,8 +55,8 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
                 "the number of elements is unknown before they are read, because of a source without random access, a Filter, "
-                "FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip and so on) or "
-                'an on_error= other than "raise". Count them in a loop, or take the len() of the pipeline without these.'
+                "FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip and so on) "
+                'or an on_error= other than "raise". Count them in a loop, or take the len() of the pipeline without these.'
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
