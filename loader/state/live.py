@@ -75,7 +75,8 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
         raise TypeError(
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
             "MapDataset.mix, without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams and on_error=. Save "
-            "the states of all shards, and restore them with set_states(states, strict=False) in a program with the new weights."
+            "the states of all shards, and restore them with set_states(states, strict=False) in a program with the new "
+            "weights."
         )
     if pipeline.leaf.growth is not None:
         raise TypeError(
