@@ -378,7 +378,7 @@ def test_other_weights_and_more_records_left_out_go_together():
 
 def test_what_is_left_out_of_a_mix_is_named_by_part():
     """Anything else is refused, with the parts that there are; so are parts of other orders."""
-    with pytest.raises(TypeError, match="pass a dict with the keys to omit for each part"):
+    with pytest.raises(TypeError, match="pass a dict with the keys of each part"):
         _mix("for ever", [1])
     with pytest.raises(ValueError, match="names part 'c', but the parts of the mix are"):
         _mix("for ever", {"c": [1]})

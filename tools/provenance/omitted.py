@@ -200,7 +200,7 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
             "from lengths. Use trace() for the records of a step."
         )
     if keys is not None:
-        found = keys_by_part(order, leaf.source, keys)
+        found = keys_by_part(order, leaf.source, keys, "keys")
     places = {name: place for place, name in enumerate(parts)}
     wanted = [of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()]
     return np.sort(np.concatenate([np.empty(0, np.int64), *wanted]))
