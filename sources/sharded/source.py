@@ -230,8 +230,8 @@ class ShardSource(ABC, Generic[ShardT]):
         names = self._field_names()
         if name not in names:
             raise LengthsError(
-                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. Name one of "
-                f"{first_few(names, 8)}."
+                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. "
+                f"{f'Name one of {first_few(names, 8)}' if names else 'Pass lengths= as a function of a record'}."
             )
         values = (self[key][name] for key in range(len(self)))
         try:

@@ -48,7 +48,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     whole = _length_of(pipeline, pipeline.top)
     if pipeline.endless:
         raise TypeError(
-            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler or to repeat(), or "
+            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to load() or to repeat(), or "
             'when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
