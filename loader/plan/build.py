@@ -77,8 +77,8 @@ def make_pipeline(
         if operation.needs_seed and order.seed is None:
             raise SeedError(
                 f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
-                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must return "
-                "RecordMetadata with rng=."
+                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must "
+                "return RecordMetadata with rng=."
             )
     planned: Any = planned_batches(source, order, checked) or planned_packs(source, order, checked)
     if planned is not None:

@@ -222,7 +222,9 @@ class ChunkedSource:
         """
         shapes = {own: shape for own, _, shape in self._layout}
         if name not in shapes:
-            remedy = "Pass lengths= as a function of a record" if "" in shapes else f"Name one of {first_few(shapes, 8)}"
+            remedy = (
+                "Pass lengths= as a function of a record" if "" in shapes else f"Name one of {first_few(shapes, 8)}"
+            )
             raise LengthsError(
                 f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that are read. {remedy}."
             )
