@@ -134,9 +134,9 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
         return pipeline
     _refuse_huge_batches(pipeline)
     if (records := dropped_records(pipeline)) and pipeline.stages[0].starved(records)[0].needs_one:
-        of_each_shard = "of each shard " if pipeline.shard.shard_count > 1 else ""
+        has = "each shard has at most" if pipeline.shard.shard_count > 1 else "it has"
         raise EmptyStreamError(
-            f"the stream would be empty: its {records} records {of_each_shard}are too few for a batch of "
+            f"the stream would be empty: {has} {records} records, which are too few for a batch of "
             f"{pipeline.stages[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
             "drop_remainder=False."
         )
