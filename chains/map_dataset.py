@@ -219,7 +219,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         [0, 1, 5, 6]
         """
         named = _nodes("concatenate", datasets)
-        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
+        lengths = [finite("concatenate", node.length, f"concatenate (dataset {name})") for name, node in named.items()]
         return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
 
     @joins

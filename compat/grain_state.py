@@ -246,8 +246,8 @@ def _check_sampler(told: str, sampler: Any) -> None:
         here = None
     else:
         raise CheckpointError(
-            "a Grain state can be restored only in Grain's order. Give the loader a headrace.IndexSampler(…, "
-            'algorithm="grain") with the arguments of Grain\'s sampler.'
+            "a Grain state can be restored only in Grain's order. Give the loader the sampler of the Grain run: a "
+            'headrace.IndexSampler(…, algorithm="grain") or a headrace.SequentialSampler, with the same arguments.'
         )
     there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
     if there is None:

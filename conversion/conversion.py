@@ -255,8 +255,8 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
     if foreign:
         raise ConversionError(
             f"{shorten(target.path)} contains an unfinished conversion of {first_few(foreign)}, but the "
-            f"source does not have these files. Remove the folder {shorten(target.place(WORKPLACE))}, or pass "
-            "another target."
+            f"source does not have these files. Remove the folder {shorten(target.place(WORKPLACE))} and the shards beside "
+            "it, or pass another target."
         )
     return shards
 

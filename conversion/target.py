@@ -209,7 +209,7 @@ class Target(ABC):
         except OSError as error:
             raise ConversionError(
                 f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Correct this, and "
-                "run the same command again. Finished shards are kept."
+                "run the same conversion again. Finished shards are kept."
             ) from error
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:

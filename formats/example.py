@@ -178,13 +178,13 @@ def _type_of_feature(name: str, wanted: Any) -> FeatureType:
     except (TypeError, ValueError, OverflowError):
         if isinstance(wanted, RaggedFeature):
             raise TypeError(
-                f"features[{short_repr(name)}]: RaggedFeature has dtype={short_repr(wanted.dtype)}. Pass a dtype of numbers, "
-                "bytes or str."
+                f"features[{short_repr(name)}]: RaggedFeature has dtype={short_repr(wanted.dtype)}. Pass a dtype of real "
+                "numbers, bytes or str."
             ) from None
         raise TypeError(
             f"features[{short_repr(name)}]: SparseFeature has dtype={short_repr(wanted.dtype, 40)}, "
-            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of numbers, whole numbers "
-            "of at least 0 or a name as shape, and a fill that the dtype can hold."
+            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of real numbers, whole "
+            "numbers of at least 0 or a name as shape, and a fill that the dtype can hold."
         ) from None
     return _type("features", name, wanted)
 
@@ -205,12 +205,13 @@ def _type(argument: str, name: str, wanted: Any) -> OneFeature:
     if default is not None:
         raise TypeError(
             f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass (dtype, shape, default): a dtype "
-            "of numbers, bytes or str; and as default an array of the shape, or one value that fills it if no length is None."
+            "of real numbers, bytes or str; a shape with at most one None; and as default values that the dtype can hold, in "
+            "an array of the shape, or one value to fill it if no length is None."
         )
     joined = ", a RaggedFeature or a SparseFeature" if argument == "features" else ""
     raise TypeError(
         f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, str, list (of "
-        f"bytes), a dtype of numbers, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
+        f"bytes), a dtype of real numbers, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
     )
 
 

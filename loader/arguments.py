@@ -196,7 +196,8 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
             "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass seed=0, or "
-            "another int in [0, 2^32), to the sampler or to load()."
+            "another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must return RecordMetadata "
+            "with rng=."
         )
 
 

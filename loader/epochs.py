@@ -209,8 +209,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     if there is not None and count > there:
         raise ValueError(
             f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
-            f"Pass num_epochs={count} or more to it. In place of a SequentialSampler, pass an IndexSampler; to a MixSampler, "
-            'pass when_exhausted="repeat".'
+            f"Pass num_epochs={count} or more to it, or to load(). In place of a SequentialSampler, pass an IndexSampler; to a "
+            'MixSampler, pass when_exhausted="repeat".'
         )
     return count
 

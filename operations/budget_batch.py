@@ -221,7 +221,8 @@ class BudgetBatch(Operation):
             raise LengthsError(
                 f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are unknown in a "
                 "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of the records, which "
-                "works in a DataLoader without Filter and FlatMap before BudgetBatch, and in MapDataset.budget_batch."
+                "works in MapDataset.budget_batch, and in a DataLoader without a MixSampler and with only maps before "
+                "BudgetBatch."
             )
         if self.lengths is not None:
             raise LengthsError(

@@ -277,8 +277,8 @@ def _check_array(name: str, lengths: Any) -> None:
     if not is_array:
         raise TypeError(
             f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length for each record; "
-            "for a mix, a non-empty dict with such an array for each part. Only headrace.load(…, balance=True, "
-            "lengths=…) also takes the name of a field, or a function."
+            "for a mix, a non-empty dict with such an array for each part. headrace.load(…, balance=True, lengths=…) "
+            "also takes the name of a field, or a function."
         )
 
 

@@ -129,7 +129,7 @@ def _refuse_no_source(data: Any) -> None:
     lists = isinstance(data, Mapping) and all(isinstance(value, (list, tuple, range)) for value in data.values())
     if lists and data and not any(map(_has_array, data.values())):  # a tree of columns has some
         raise TypeError(
-            "a dict of lists is not a source. To pass columns, make them arrays, {name: np.asarray(column) "
+            "a dict of lists, tuples or ranges is not a source. To pass columns, make them arrays, {name: np.asarray(column) "
             "for name, column in data.items()}. To mix the records of the lists, pass "
             "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
         )

@@ -93,9 +93,8 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
     if isinstance(source, MixedSource) and (shape := array_of(lengths).shape) != (count,):
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
-            f"lengths= has the shape {shape}, but the source is a mix of "
-            f"{first_few(parts)}. Pass the name of a field, or arrays by part: "
-            "headrace.MixSampler(parts, balance=headrace.Balance({part: lengths, …}))."
+            f"lengths= has the shape {shape}, but the source is a mix of {first_few(parts)}. Pass the name of a field, or a "
+            "function of a record. To balance a mix, pass balance=headrace.Balance({part: lengths, …}) to its MixSampler."
         )
     return as_lengths(lengths, count)
 

@@ -35,7 +35,7 @@ class RangeDataSource:
         if not self._range:
             self._take_empty()
         elif not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
-            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers. Pass smaller numbers.")
+            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers. Pass numbers nearer to 0.")
 
     def _take_empty(self) -> None:
         raise ValueError(f"RangeDataSource: {self._range} is empty. Pass a range of at least one number.")

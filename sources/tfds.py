@@ -76,8 +76,8 @@ class TfdsDataSource:
             self._files = ArrayRecordDataSource(instructions, storage_options=storage)
         elif is_remote(where):
             raise SourceError(
-                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can "
-                'be read from an object store. Prepare the dataset with file_format="array_record".'
+                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can be read from an object "
+                'store. Prepare the dataset in another folder with file_format="array_record".'
             )
         else:
             self._other = opened
@@ -123,8 +123,8 @@ class TfdsDataSource:
         """
         if self._files is None:
             raise SourceError(
-                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS "
-                'itself can read them. Prepare the dataset again with file_format="array_record".'
+                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS itself can read them. Prepare "
+                'the dataset in another folder with file_format="array_record".'
             )
         return self._files
 
@@ -187,7 +187,8 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
             f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
-            f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare the dataset with TFDS."
+            f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare the dataset with TFDS and "
+            'file_format="array_record".'
         ) from error
     except NotImplementedError as error:
         if found := _prepared_format(tfds, name, folder):

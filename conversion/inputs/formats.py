@@ -184,8 +184,8 @@ class NpyPieces:
         self._array, self._length = NpyRows(path, opening).columns, opening.document_length or 1
         if self._array.ndim != 1:
             raise ConversionError(
-                f"{shorten(path)} contains an array of shape {self._array.shape}, in which each row is a document "
-                "already. Leave document_length= out."
+                f"{shorten(path)} contains an array of shape {self._array.shape}, but document_length= is for arrays with one "
+                "axis. If each row is a document, leave document_length= out. Otherwise save array.reshape(-1)."
             )
 
     def __len__(self) -> int:

@@ -118,10 +118,11 @@ class TokensOutput(Output):
             )
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
-            wrong = found.min() if found.min() < limits.min else found.max()
+            wrong = int(found.min() if found.min() < limits.min else found.max())
+            wider = "int64" if wrong < 1 << 63 else "uint64"
             raise ConversionError(
                 f"token {wrong} does not fit {self._dtype}, which holds {limits.min} to {limits.max}. Pass a type that "
-                'holds it, such as options={"dtype": "int64"}.'
+                f'holds it, such as options={{"dtype": "{wider}"}}.'
             )
         found = found.astype(self._dtype, copy=False)
         if self._end is not None and (not found.size or found[-1] != self._end):

@@ -62,8 +62,8 @@ def pickle_decoder(place: str, allow_pickle: bool) -> Decoder:
     """
     if not allow_pickle:
         raise SourceError(
-            f"{place} has pickled objects, which can run code when they are read. Name only other columns in columns=, or "
-            "pass allow_pickle=True if you trust the files."
+            f"{place} has pickled objects, which can run code when they are read. Pass allow_pickle=True if you trust the "
+            "files; or, if samples are dicts, name only other columns in columns=."
         )
     import pickle
 

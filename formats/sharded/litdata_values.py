@@ -40,8 +40,8 @@ def litdata_decoder(place: str, encoding: str, allow_pickle: bool) -> Decoder:
         return unchanged
     raise SourceError(
         f"{place} has the encoding {short_repr(encoding)}, which is not one of "
-        f"{first_few([*_DECODERS, *_FILES], 40)}, no_header_numpy and no_header_tensor of a known dtype. Name only other "
-        "columns in columns=."
+        f"{first_few([*_DECODERS, *_FILES], 40)}, no_header_numpy and no_header_tensor of a known dtype. If samples are "
+        "dicts, name only other columns in columns=; otherwise write them without this encoding."
     )
 
 

@@ -153,8 +153,8 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         if not limits.min <= value <= limits.max:
             raise OverflowError(
                 f"{describe_leaf(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, "
-                f"{limits.max}], the range of jax's {limits.dtype}. Pass a number in this range, or an array of another "
-                "dtype (jax_enable_x64 allows int64)."
+                f"{limits.max}], the range of jax's {limits.dtype}. Pass a number in this range, or a float. With "
+                "jax_enable_x64, integers of jax may have 64 bits."
             )
     return np.asarray(value)
 

@@ -77,7 +77,8 @@ def make_pipeline(
         if operation.needs_seed and order.seed is None:
             raise SeedError(
                 f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
-                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load()."
+                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must "
+                "return RecordMetadata with rng=."
             )
     planned: Any = planned_batches(source, order, checked) or planned_packs(source, order, checked)
     if planned is not None:
@@ -133,9 +134,9 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
         return pipeline
     _refuse_huge_batches(pipeline)
     if (records := dropped_records(pipeline)) and pipeline.stages[0].starved(records)[0].needs_one:
-        of_each_shard = "of each shard " if pipeline.shard.shard_count > 1 else ""
+        has = "each shard has at most" if pipeline.shard.shard_count > 1 else "it has"
         raise EmptyStreamError(
-            f"the stream would be empty: its {records} records {of_each_shard}are too few for a batch of "
+            f"the stream would be empty: {has} {records} records, which are too few for a batch of "
             f"{pipeline.stages[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
             "drop_remainder=False."
         )

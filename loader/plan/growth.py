@@ -53,9 +53,9 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
             given = '"epoch" (the default)' if wanted is None else f"{wanted.at!r}"
             raise ValueError(
-                f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A "
-                "Subset, or a dataset that is sliced, mixed, joined, or repeated after a batch, reads only the records "
-                'that exist when it is made. Pass growth="hand" to accept this.'
+                f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A Subset, or "
+                "a dataset that is sliced, mixed, joined, shuffled or repeated (except by shuffle() and then repeat() directly "
+                'after the source), reads only the records that exist when it is made. Pass growth="hand" to accept this.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(

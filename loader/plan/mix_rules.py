@@ -216,7 +216,7 @@ def former_mix(join: Join, text: str) -> Join:
     if missing:
         raise CheckpointError(
             f"dataset {short_repr(missing[0])} was removed from the mix, but the checkpoint was saved while "
-            "a batch, Pack or window_shuffle held some of its records. Keep it among the datasets, with weight 0."
+            "a batch, Pack, window_shuffle or the like held some of its records. Keep it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
     return dataclasses.replace(join, rule=FormerMix(order, goes_on, leaving, numbers=numbers))

@@ -64,11 +64,13 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
         )
 
 
-def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
+def keys_by_part(
+    order: VectorSampler, source: Any, omit: OmitOfParts | None, argument: str = "omit"
+) -> dict[str, NDArray[np.int64]]:
     """Return the keys of all omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
 
     For an order without parts, the name is "". Omitted are the records that the user names,
-    and records that were deleted from the source.
+    and records that were deleted from the source. `argument` is the user's name of `omit`, for messages.
 
     Raises:
         TypeError: `omit` has a wrong type.
@@ -79,12 +81,12 @@ def keys_by_part(order: VectorSampler, source: Any, omit: OmitOfParts | None) ->
     """
     names = order.facts.parts
     if not names:
-        return {"": _keys(source, omit)}
-    by_part = _by_part(names, omit)
-    return {name: _keys(source.parts[name], by_part.get(name)) for name in names}
+        return {"": _keys(source, omit, argument)}
+    by_part = _by_part(names, omit, argument)
+    return {name: _keys(source.parts[name], by_part.get(name), argument) for name in names}
 
 
-def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
+def _by_part(names: Sequence[str], omit: Any, argument: str) -> Mapping[str, Any]:
     """Check the user's argument `omit` for a mix, and return it as a mapping by the names of the parts; empty for None.
 
     Raises:
@@ -95,19 +97,19 @@ def _by_part(names: Sequence[str], omit: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(omit, Mapping):
         raise TypeError(
-            f"omit={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict with the keys to "
-            f"omit for each part, {{{short_repr(names[0])}: […]}}."
+            f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict with the keys of each part, "
+            f"{{{short_repr(names[0])}: […]}}."
         )
     unknown = [name for name in omit if name not in names]
     if unknown:
         raise ValueError(
-            f"omit= names part {short_repr(unknown[0])}, but the parts of the mix are {first_few(names, 8)}. Use "
+            f"{argument}= names part {short_repr(unknown[0])}, but the parts of the mix are {first_few(names, 8)}. Use "
             "these names."
         )
     return omit
 
 
-def _keys(source: Any, omit: Any) -> NDArray[np.int64]:
-    named = np.empty(0, np.int64) if omit is None else keys_to_omit(source, omit)
+def _keys(source: Any, omit: Any, argument: str) -> NDArray[np.int64]:
+    named = np.empty(0, np.int64) if omit is None else keys_to_omit(source, omit, argument=argument)
     lacking = facts_of(source).omitted_keys
     return named if lacking is None else np.union1d(named, lacking)

@@ -63,18 +63,18 @@ def with_datasets_of_now(
     begun = cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)
     if begun and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
-            "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack or window_shuffle after the mix "
-            "had delivered only a part of its records. Random operations would draw other numbers for the other part. Keep "
-            "the datasets (weights can change), or restore a checkpoint of another step."
+            "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack, window_shuffle or the like after "
+            "the mix had delivered only a part of its records. Random operations would draw other numbers for the other part. "
+            "Keep the datasets (weights can change), or restore a checkpoint of another step."
         )
     if begun and state.shard[1] > 1 and any(leaf.growth is not None for leaf in pipeline.leaves):
         # This shard would pass over positions up to the end of its window, where others still look for records.
         raise inside_a_window_of_growing()
     if begun and _has_changed(state):
         raise CheckpointError(
-            "weights or datasets of a mix changed, but the checkpoint was saved while a Pack or window_shuffle held records "
-            "back. It would now hold other records, because records were appended or omitted earlier in the run. Restore "
-            "with the former mix, and change it at another step."
+            "weights or datasets of a mix changed, but the checkpoint was saved while a Pack, window_shuffle or the like held "
+            "records back. It would now hold other records, because records were appended or omitted earlier in the run. "
+            "Restore with the former mix, and change it at another step."
         )
     state = dataclasses.replace(
         state, cursor=cursor, history=state.history.by_leaf(moved.by_leaf), marks=moved.marks(state.marks)
@@ -176,9 +176,9 @@ class _Moved:
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
                     f"the checkpoint was saved while dataset {short_repr(name)} held records back (in a batch, Pack, "
-                    "window_shuffle or FlatMap), and the datasets before it in the mix changed, so random operations "
-                    "would draw other numbers. Add datasets at the end, keep those before it (with weight 0), or "
-                    "restore a checkpoint of another step."
+                    "window_shuffle, FlatMap or the like), and the datasets before it in the mix changed, so random "
+                    "operations would draw other numbers. Add datasets at the end, keep those before it (with weight 0), "
+                    "or restore a checkpoint of another step."
                 )
 
     def _is_renumbered(self, name: str) -> bool:

@@ -59,9 +59,9 @@ def migrate(
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
             "datasets were added to a mix or removed from it, and other records are omitted than in the state. Both changes at "
-            "once are not possible here, because the state was saved between two rows of a FlatMap, or while a Pack or "
-            "window_shuffle held records back. Restore with the former omit=, and change omit= at a later step; or restore a "
-            "checkpoint of another step."
+            "once are not possible here, because the state was saved between two rows of a FlatMap, or while a Pack, "
+            "window_shuffle or the like held records back. Restore with the former omit=, and change omit= at a later step; or "
+            "restore a checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
     return _with_leaves(pipeline, states, strict, run)
@@ -243,8 +243,8 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
     if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
         raise CheckpointError(
-            f"other records of {leaf} are omitted than in the state, which was saved inside a window of a "
-            "Pack or window_shuffle, or inside a batch that a FlatMap splits, after streams were joined. Restore "
+            f"other records of {leaf} are omitted than in the state, which was saved inside a window of a Pack, "
+            "window_shuffle or the like, or inside a batch that a FlatMap splits, after streams were joined. Restore "
             "a checkpoint of another step."
         )
 

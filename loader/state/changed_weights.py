@@ -112,7 +112,7 @@ def _set_apart(
     if begun and former is None:
         raise CheckpointError(
             "the weights differ from the state, which was saved between two elements of one FlatMap record, "
-            "or inside a window of a Pack or window_shuffle: the rest would be made of other records. "
+            "or inside a window of a Pack, window_shuffle or the like: the rest would be made of other records. "
             "Restore with the former weights, or a checkpoint of another step."
         )
     check_all_shards(states, change)
@@ -153,9 +153,10 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
     for state in states:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.history.shards[0].length(total)):
+            since = " since the number of shards last changed" if state.history.shards[0].layers else ""
             raise CheckpointError(
                 f"the sampler draws {order.epoch_length} records in each of {order.epoch_count} "
-                f"epochs, {total} in all, but shard {shard} of {count} has already read {reached}, in "
+                f"epochs, {total} in all, but shard {shard} of {count} has already read {reached}{since}, in "
                 f"epochs of {state.identity.order.get('samples')}. Pass a larger number as "
                 "num_epochs=. Without replacement, an epoch has at most as many records as there are "
                 "weights above 0."

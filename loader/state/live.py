@@ -74,8 +74,9 @@ def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahea
     if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
         raise TypeError(
             "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
-            "MapDataset.mix, without Filter, FlatMap, Pack, window_shuffle, joined streams and on_error=. Save the states of "
-            "all shards, and restore them with set_states(states, strict=False) in a program with the new weights."
+            "MapDataset.mix, without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams and on_error=. Save "
+            "the states of all shards, and restore them with set_states(states, strict=False) in a program with the new "
+            "weights."
         )
     if pipeline.leaf.growth is not None:
         raise TypeError(
@@ -272,8 +273,8 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     ):
         raise TypeError(
             f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all shards, and '
-            f"restore them with set_states(states, strict=False) in a program with the new {name}."
+            'Filter, FlatMap, Pack, BudgetBatch, window_shuffle and on_error=, and with growth="hand". Save the states of all '
+            f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
         )
     if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:
         raise TypeError(

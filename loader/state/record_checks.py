@@ -149,8 +149,8 @@ def inside_a_window_of_growing() -> CheckpointError:
     Inside a window, the shards would not check for appended records at the same places.
     """
     return CheckpointError(
-        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack "
-        "or window_shuffle, or between the rows of one record. Restore a checkpoint of another step, or pass "
+        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack, "
+        "window_shuffle or the like, or between the rows of one record. Restore a checkpoint of another step, or pass "
         'growth="hand".'
     )
 
@@ -179,7 +179,7 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
                     f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
                     "where the change begins, but the state does not contain the former values. Restore with the former "
                     "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
-                    "Pack or window_shuffle held records back."
+                    "Pack, window_shuffle or the like held records back."
                 )
 
 
@@ -213,9 +213,9 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
             if len(late):
                 record = pipeline.leaf.describe_key(int(late[0]))
                 raise CheckpointError(
-                    f"record {record} is omitted now, but a Pack or window_shuffle already holds it, or some shards have "
-                    "passed it and others not. Restore states that all shards saved at the same step, not while records "
-                    "were held back.",
+                    f"record {record} is omitted now, but a Pack, window_shuffle or the like already holds it, or some "
+                    "shards have passed it and others not. Restore states that all shards saved at the same step, not "
+                    "while records were held back.",
                 )
 
 

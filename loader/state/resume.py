@@ -96,8 +96,8 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     """
     if len(states) != 1:
         raise CheckpointError(
-            f"equal_steps=True takes the state of one shard, not {len(states)} states. Leave "
-            "equal_steps= out to pass the states of all shards."
+            f"equal_steps=True takes the state of one shard, not {len(states)} states. Pass a list with one state; or "
+            "leave equal_steps= out, and pass the states of all shards."
         )
     (state,) = states
     if state.shard[1] == 1:
@@ -105,8 +105,8 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
             "equal_steps=True needs a pipeline in which each step has the same number of records, "
-            "without Filter, FlatMap, Pack, window_shuffle, joined streams or on_error=. Call set_states(…) "
-            "with the states of all shards."
+            "without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams or on_error=. Call "
+            "set_states(…) with the states of all shards."
         )
     if pipeline.leaf.growth is not None:
         raise CheckpointError(

@@ -253,9 +253,9 @@ def _refuse_grains(values: Any) -> None:
         )
     if "next_index" in values:
         taken = short_repr(values["next_index"], 24)
+        remedy = "begin without it" if taken == "0" else f"skip these elements with loader.skip([(0, {taken})])"
         raise CheckpointError(
-            f"this is a state of a Grain dataset after {taken} elements. If the loader has the same "
-            f"order, skip these elements with loader.skip([(0, {taken})])."
+            f"this is a state of a Grain dataset after {taken} elements. If the loader has the same order, {remedy}."
         )
 
 

@@ -350,7 +350,7 @@ def _read(data: bytes, flags: int) -> Image:
     except cv2.error as error:
         raise _undecodable(data, error) from error
     if image is None:
-        raise _undecodable(data, "no format that is known, or damaged")
+        raise _undecodable(data, "its format is unknown, its pixels need another dtype=, or it is damaged")
     return with_channels(image)
 
 

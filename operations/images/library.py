@@ -103,7 +103,7 @@ def checked(image: Any, operation: str) -> Images:
     raise ImageError(
         f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, "
         f"not {given}. Use DecodeImage first to decode bytes. If an array has no axis of channels, add it: "
-        "image[..., None]."
+        "image[..., None]. No axis may have the length 0."
     )
 
 

@@ -63,7 +63,8 @@ class DecodeAudio(MapTransform):
         for name, value in (("start", start), ("seconds", seconds)):
             is_time = isinstance(value, NUMBERS) and 0 <= value < np.inf
             if not is_time and not isinstance(value, str) and value is not None:
-                raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, 0 or more, or a key.")
+                least = "0 or more" if name == "start" else "above 0"
+                raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or a key.")
 
     def map(self, element: Any) -> Any:
         """Return the element with its file replaced by the sound.

@@ -106,7 +106,7 @@ class OpenVideo:
         wanted = [number % count for number in numbers]
         if not wanted:
             raise VideoError(
-                f"{shorten(self._name)} has {count} frames, but a slice has none of them. Pass one that begins before its end."
+                f"{shorten(self._name)} has {count} frames, but a slice has none of them. Pass a slice with at least one frame."
             )
         places: dict[int, list[int]] = {}
         for place, number in enumerate(wanted):

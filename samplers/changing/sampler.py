@@ -68,7 +68,7 @@ class ChangingSampler(VectorSampler):
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
-            raise EmptyStreamError(f"omit= contains all {self._records} records of the source. Omit fewer records.")
+            raise EmptyStreamError(f"all {self._records} records of the source are omitted. Omit fewer records.")
 
     @property
     def _records(self) -> int:
@@ -163,7 +163,7 @@ class ChangingSampler(VectorSampler):
             raise CheckpointError(
                 f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state does not "
                 "contain the keys that were omitted then. Restore with the omit= of that run. Add keys to omit= only at a "
-                "checkpoint of all shards at the same step, before the end, and not while a Pack or window_shuffle is filled."
+                "checkpoint of all shards at one step, before the end, not while a Pack, window_shuffle or the like is filled."
             )
         return layer
 

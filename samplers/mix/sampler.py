@@ -258,8 +258,8 @@ class MixSampler(MixPast):
         if name not in self._parts:
             raise CheckpointError(
                 f"part {short_repr(name)} was removed from the mix, but some of its records must still be "
-                "delivered: the checkpoint was saved while a Pack or window_shuffle held records back, or with shards at "
-                "different steps. Keep the part, with weight 0."
+                "delivered: the checkpoint was saved while a Pack, window_shuffle or the like held records back, or with "
+                "shards at different steps. Keep the part, with weight 0."
             )
         return self._places[name]
 

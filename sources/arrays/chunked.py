@@ -222,9 +222,11 @@ class ChunkedSource:
         """
         shapes = {own: shape for own, _, shape in self._layout}
         if name not in shapes:
+            remedy = (
+                "Pass lengths= as a function of a record" if "" in shapes else f"Name one of {first_few(shapes, 8)}"
+            )
             raise LengthsError(
-                f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that are read. Name one of "
-                f"{first_few(shapes, 8)}."
+                f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that are read. {remedy}."
             )
         if len(shapes[name]) > 1:
             return np.full(self._count, shapes[name][1], np.int64)
@@ -342,6 +344,8 @@ def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str)
         remedy = (
             f"Name some of its arrays: {first_few(arrays, 8)}" if arrays else "Pass another file, as it has no arrays"
         )
+        if "" in arrays:
+            remedy = "It is a single array without a name: leave the names out"
         raise ValueError(f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}.")
     if names == ():
         raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
@@ -364,7 +368,7 @@ def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str
     for name, _, shape in layout:
         if not shape:
             raise ValueError(
-                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Name only arrays whose first "
+                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Read only arrays whose first "
                 "axis counts records."
             )
     lengths = {name: shape[0] for name, _, shape in layout}

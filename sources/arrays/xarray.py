@@ -69,8 +69,8 @@ class XarraySource(ChunkedSource):
             names = [name for name in data.data_vars if self._dim in data[name].dims] if is_dataset else [""]
         if variables is None and not names:
             raise ValueError(
-                f"the Dataset has no data variable with the dimension {short_repr(self._dim)}. Name coordinates, or pass "
-                f"another dim=, one of {first_few(data.dims, 8)}."
+                f"the Dataset has no data variable with the dimension {short_repr(self._dim)}. Name coordinates in variables=, "
+                f"or pass another dim=. The dimensions are {first_few(data.dims, 8)}."
             )
         unknown = [short_repr(name) for name in names if name not in found]
         if unknown:
@@ -81,8 +81,8 @@ class XarraySource(ChunkedSource):
         for name, variable in self._variables.items():
             if self._dim not in variable.dims:
                 raise ValueError(
-                    f"variable {short_repr(name)} has the dimensions {first_few(variable.dims, 8)}, but not "
-                    f"{short_repr(self._dim)}. Name only variables with this dimension, or pass another dim=."
+                    f"variable {short_repr(name)} has the dimensions {first_few(variable.dims, 8) or '()'}, but not "
+                    f"{short_repr(self._dim)}. Name only variables with this dimension, or pass another dim= that all have."
                 )
         self._closed_variables: bytes | None = None
         places = data.indexes.get(self._dim)

@@ -22,8 +22,8 @@ _SIGNATURE_BYTES = 28
 """Length of the signature after a footer that can be read, of a file with encrypted columns."""
 
 _REMEDY = (
-    "Pass schema= (a pyarrow.schema) with the columns and types to read, columns= that all files have, or make one source "
-    "for each schema."
+    "Pass schema= (a pyarrow.schema) with the columns and types to read; or columns= with names that have the same type in "
+    "all files; or make one source for each schema."
 )
 
 
@@ -211,7 +211,7 @@ def check_convertible(files: Sequence[Inspected], types: dict[str, Any], folders
                 raise SourceError(
                     f"{shorten(file.path)}: column {short_repr(name)} is {shorten(own.field(name).type, 80)}, which cannot "
                     f"be converted to {shorten(types[name], 80)}. Pass schema= with another type of this column, or "
-                    "leave the column out."
+                    "without this column."
                 )
 
 

@@ -272,7 +272,10 @@ def lengths_of_runs(episodes: Any, frames: int) -> Int64s:
             "episode of each frame."
         )
     if array.dtype.kind not in "iubUS":
-        raise TypeError(f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings.")
+        raise TypeError(
+            f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings, such as "
+            "np.asarray(episodes).astype(str)."
+        )
     starts = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
     values, counts = np.unique(array[starts], return_counts=True)
     if counts.max() > 1:

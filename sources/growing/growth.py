@@ -120,7 +120,7 @@ class Growth:
                 )
             raise SourceError(
                 f"generation={number}: the last generation that is recorded in {shorten(self._log.folder)} is {self.newest}. "
-                "Pass a number up to this one, leave generation= out, or restore files that were removed from this folder."
+                f"Pass a number from 0 to {self.newest}, or restore files that were removed from this folder."
             )
 
     @property

@@ -60,7 +60,7 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         raise SourceError(
             f"record {key} has {name}={short_repr(value)}. Only integers from -2**63 to 2**64 - 1 can be compared. Make the "
-            "values of this field smaller integers, or strings."
+            "values of this field integers of this range, or strings."
         )
     raise SourceError(
         f"record {key} has {name}={short_repr(value)}, {a_kind_of(value)}, which cannot be compared. Make the values of this "

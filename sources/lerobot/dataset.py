@@ -81,8 +81,8 @@ class LeRobotFolder:
         version = str(info.get("codebase_version"))
         if not version.startswith("v3."):
             raise SourceError(
-                f"{shorten(self.path)} is a LeRobot dataset of version {short_repr(version)}; version v3.0 can be read. "
-                "Convert it with LeRobot's script convert_dataset_v21_to_v30."
+                f"{shorten(self.path)} is a LeRobot dataset of version {short_repr(version)}; version v3.0 can be read. Use "
+                "LeRobot's scripts to convert the dataset: convert_dataset_v21_to_v30 takes version v2.1."
             )
         try:
             self.fps = float(info["fps"])

@@ -38,7 +38,7 @@ OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 REMEDY = "Pass an array of record keys, the path of a file of keys, or a function of file and row"
 
 
-def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:
+def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None, argument: str = "omit") -> Int64s:
     """Return the keys of the records that a user wants to omit, `int64[n]`, ascending, without duplicates.
 
     Args:
@@ -46,6 +46,7 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
         omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate
             `(file, row)`, which is called for the rows of each file.
         storage_options: how a file of keys in a store is reached.
+        argument: the user's name of `omit`, for messages.
 
     Raises:
         TypeError: `omit` has another type, or a key is not an integer.
@@ -61,15 +62,15 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
     if isinstance(omit, (str, bytes, os.PathLike)):
         name = text_of(omit)
         if os.path.isdir(name):
-            raise SourceError(f"omit={short_repr(name, TEXT)} is a folder. {REMEDY}.")
+            raise SourceError(f"{argument}={short_repr(name, TEXT)} is a folder. {REMEDY}.")
         try:
             keys = keys_in_file(name, storage_options)
         except SourceNotFoundError:
             raise SourceNotFoundError(
-                f"omit={short_repr(name, TEXT)} does not name an existing file of keys. {REMEDY}."
+                f"{argument}={short_repr(name, TEXT)} does not name an existing file of keys. {REMEDY}."
             ) from None
         return checked(keys, len(source), shorten(name))
-    return checked(_listed(omit), len(source), "omit")
+    return checked(_listed(omit, argument), len(source), argument)
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
@@ -92,11 +93,12 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
         raise RecordKeyError(f"{shorten(error, 300)}.") from None
 
 
-def _listed(omit: Any) -> Any:
+def _listed(omit: Any, argument: str) -> Any:
     """Return keys as an array or a sequence.
 
     Args:
         omit: an array, a list, a set or another iterable of keys.
+        argument: the user's name of `omit`.
 
     Raises:
         TypeError: `omit` is not iterable, or is a mapping.
@@ -105,7 +107,7 @@ def _listed(omit: Any) -> Any:
         return omit
     if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
         return list(omit)
-    raise TypeError(f"omit={short_repr(omit)} is {a_kind_of(omit)}. {REMEDY}.")
+    raise TypeError(f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. {REMEDY}.")
 
 
 def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:

@@ -105,8 +105,8 @@ def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
     if isinstance(told, (bool, np.bool_)):
         return bool(told)
     raise TypeError(
-        f"the function omit= returned {short_repr(told)}, {a_kind_of(told)}, for row {row} of "
-        f"{short_repr(file)}. Return True to omit the record, or False."
+        f"the function of file and row returned {short_repr(told)}, {a_kind_of(told)}, for row {row} of "
+        f"{short_repr(file)}. Return True if the record is meant, or False."
     )
 
 
@@ -121,8 +121,8 @@ def _places(source: Any, key: int) -> list[FilePlace]:
         place = facts_of(used.source).file_place(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, but {type(used.source).__name__} does not state in which files its "
-                "records are (file_place of its facts). Pass a list of record keys as omit=."
+                f"a function of file and row was passed, but {type(used.source).__name__} does not state in which files its "
+                "records are (file_place of its facts). Pass a list of record keys in place of the function."
             )
         places.append(place)
     return places

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
+from ...errors import NoRecordsError
 from ...files.paths import PathLike, text_of
 from ...files.streams import zstd_library
 from ...formats.damage import damaged
@@ -84,7 +85,12 @@ class LitDataSource(ShardSource[LitDataChunk]):
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
         self._format, chunks = chunks_of(path)
         self._block = _block_size(block_size, path, self._format.is_tokens)
-        self._open(path, chunks, [_records(chunk, self._block) for chunk in chunks])
+        counts = [_records(chunk, self._block) for chunk in chunks]
+        if chunks and self._block is not None and not any(counts):
+            raise NoRecordsError(
+                f"no file of {shorten(path)} has block_size={self._block} tokens. Pass a smaller block_size=."
+            )
+        self._open(path, chunks, counts)
         self._columns = self._chosen(columns)
         self._only_tables = all(map(self._is_table, chunks))
         described = [(os.path.basename(chunk.path), *chunk[1:3], chunk.bytes) for chunk in chunks]

@@ -183,7 +183,10 @@ class ShardSource(ABC, Generic[ShardT]):
             at_key = f" at record key {key}" if key >= 0 else ""
             remedy = "Check the file and its permissions, or write it again"
             if isinstance(error, (ImportError, AttributeError)):  # of a pickle
-                remedy = "Make the classes of its pickled objects importable, or name only other columns in columns="
+                remedy = (
+                    "Make the classes of its pickled objects importable; or, if samples are dicts, name only other columns in "
+                    "columns="
+                )
             reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
             path = shorten(self._shards[number].path)
             raise SourceError(f"{path} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
@@ -227,8 +230,8 @@ class ShardSource(ABC, Generic[ShardT]):
         names = self._field_names()
         if name not in names:
             raise LengthsError(
-                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. Name one of "
-                f"{first_few(names, 8)}."
+                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. "
+                f"{f'Name one of {first_few(names, 8)}' if names else 'Pass lengths= as a function of a record'}."
             )
         values = (self[key][name] for key in range(len(self)))
         try:

@@ -298,7 +298,7 @@ def _read_index(place: str, path: str) -> MegatronIndex:
     if len(memory) not in (whole, whole + sequences):  # with modes, or without
         raise SourceError(
             f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} documents "
-            f"need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, or "
+            f"need {whole} bytes, or {whole + sequences} if sequences have modes. It is cut off, damaged, or "
             "still being written. Wait until the file is complete, or write it again."
         )
     arrays, start = [], _HEADER.size

@@ -54,7 +54,7 @@ def test_an_error_in_a_property_of_ones_own_dataset_is_told_as_it_is():
 
 
 def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
-    """To repeat it again, to pack it, or to shuffle it."""
+    """To repeat it again, to pack it, to shuffle it, or to put another one after it."""
     endless = MapDataset.mix([NUMBERS, NUMBERS], when_exhausted="repeat")
     with pytest.raises(
         ValueError,
@@ -65,6 +65,8 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
         endless.shuffle(seed=0)
     with pytest.raises(ValueError, match=r"pack: .* to_iter_dataset\(\).pack"):
         endless.pack(8)
+    with pytest.raises(ValueError, match=r"concatenate \(dataset 0\): .* Call repeat\(\) of the concatenated dataset"):
+        MapDataset.concatenate([NUMBERS.repeat(), NUMBERS])
 
 
 @pytest.mark.parametrize("joined", [MapDataset.mix, IterDataset.mix, IterDataset.zip])

@@ -32,7 +32,11 @@ def tfrecords(tmp_path):
         ({"shards": 0}, ValueError, "shards=0 must be at least 1"),
         ({"shards": 1000}, ConversionError, r"100 records\. Pass a smaller number of shards"),
         ({"to": "parquet", "decode": "bytes"}, ConversionError, r"Parquet stores columns\. Pass"),
-        ({"to": "parquet"}, SourceError, r"tf\.train\.Example, or are damaged\. .*leave out features="),
+        (
+            {"to": "parquet"},
+            SourceError,
+            r"tf\.train\.Example, or are damaged\. .*pass decode=\"bytes\" to a conversion",
+        ),
         ({"decode": "json"}, ConversionError, "byte 0: a record is not valid JSON"),
         ({"to": "parquet", "encode": "json"}, ConversionError, 'encode= works with to="array_record"'),
         ({"runner_options": ["--x"]}, ConversionError, r"runner= \(--runner\), the name of a Beam runner"),

@@ -147,7 +147,7 @@ def test_features_that_mean_nothing_are_refused(features):
 @pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])
 def test_other_bytes_are_an_error(data):
     """Bytes that are no example, and those of one that is cut off."""
-    with pytest.raises(SourceError, match=r"tf\.train\.Example, or are damaged\. Pass .*leave out features="):
+    with pytest.raises(SourceError, match=r"tf\.train\.Example, or are damaged\. Pass .*leave out decode=, features="):
         decode_example(data)
 
 

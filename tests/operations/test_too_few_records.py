@@ -35,7 +35,7 @@ from headrace.errors import EmptyStreamError
 )
 def test_too_few_records_for_a_batch_are_an_error_when_the_loader_is_made(make: Any):
     """The message says how many there are, and what to change."""
-    with pytest.raises(EmptyStreamError, match=r"records .*too few for a batch of .*drop_remainder=False"):
+    with pytest.raises(EmptyStreamError, match=r"records, .*too few for a batch of .*drop_remainder=False"):
         make()
 
 

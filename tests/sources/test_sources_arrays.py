@@ -210,6 +210,8 @@ def test_open_objects_are_sources(hdf5, tmp_path):
     group = zarr.open_group(str(tmp_path / "b.zarr"), mode="r")
     assert as_source(group["x"])[4] == 4
     assert as_source(group)[4] == {"x": 4}
+    with pytest.raises(ValueError, match="a single array without a name: leave the names out"):
+        ZarrSource(tmp_path / "b.zarr" / "x", "x")
     with pytest.raises(
         TypeError, match=r"cannot be passed, because workers.* Pass headrace.ZarrSource with its folder"
     ):

@@ -109,7 +109,7 @@ def test_tokens_are_cut_into_blocks_as_litdata_does(name):
     assert_same(source.__getitems__(np.arange(len(source))), expected)
     assert source.facts.lengths().tolist() == [4] * len(expected)
     assert source.fingerprint != LitDataSource(FOLDER / name, block_size=5).fingerprint
-    with pytest.raises(NoRecordsError):
+    with pytest.raises(NoRecordsError, match=r"has block_size=10000 tokens\. Pass a smaller block_size="):
         LitDataSource(FOLDER / name, block_size=10_000)
     with pytest.raises(ValueError, match=r"block_size=4 is given, but the samples of .* were not written for"):
         LitDataSource(FOLDER / "number", block_size=4)
@@ -300,7 +300,7 @@ def test_an_unknown_encoding_of_litdata_is_an_error_of_ours(tmp_path, encoding):
     index["config"]["data_format"][0] = encoding
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"column 'int' has the encoding .*, which is not one of .*Name only"
+        SourceError, match=r"column 'int' has the encoding .*, which is not one of .*name only"
     ) as caught:
         LitDataSource(folder)
     assert len(str(caught.value)) < 500

@@ -186,7 +186,7 @@ REASONS = {
     "one shard": "shards do not say at which steps the other shards were",
     "records inside a window": "saved inside a window of a Pack",
     "records of a removed part": "some of its records must still be delivered",
-    "late record": "is omitted now, but a Pack or window_shuffle already holds it",
+    "late record": "is omitted now, but a Pack, window_shuffle or the like already holds it",
     "a mix of streams after an omission": "records were appended or omitted earlier in the run",
     "a second omission": "were read with another omit= than now",
     "draws otherwise": "would draw other numbers",

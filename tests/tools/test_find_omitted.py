@@ -75,12 +75,14 @@ def test_of_mixes_and_of_streams_whose_steps_are_not_known():
 
 
 def test_what_has_no_such_order_is_refused():
-    """A loader that leaves nothing out; packed rows that are planned."""
+    """A loader that leaves nothing out; packed rows that are planned; what is not a list of keys."""
     with pytest.raises(TraceError, match=r"loader omits none, or keys= is empty\. Pass the keys"):
         headrace.find_omitted(_loader())
     planned = headrace.load([np.zeros(3)] * 4, transformations=[headrace.BudgetBatch(8, lengths=[3] * 4)], num_epochs=1)
     with pytest.raises(TraceError, match="packed rows that are planned"):
         headrace.find_omitted(planned, keys=[1])
+    with pytest.raises(TypeError, match="keys=3 is an int"):
+        headrace.find_omitted(_loader(), keys=3)
 
 
 def test_the_command_says_so_and_its_status_too(tmp_path, capsys):

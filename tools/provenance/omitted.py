@@ -200,7 +200,7 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
             "from lengths. Use trace() for the records of a step."
         )
     if keys is not None:
-        found = keys_by_part(order, leaf.source, keys)
+        found = keys_by_part(order, leaf.source, keys, "keys")
     places = {name: place for place, name in enumerate(parts)}
     wanted = [of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()]
     return np.sort(np.concatenate([np.empty(0, np.int64), *wanted]))
@@ -237,7 +237,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
         if pipeline.joins:
             raise TraceError(
                 "the checkpoint is of another number of shards, and was saved while joined datasets held records back (for "
-                "a Pack or window_shuffle, or a batch that a FlatMap splits), so these are unknown until they are read. "
+                "a Pack, window_shuffle, a batch that a FlatMap splits or the like), so these are unknown until they are read. "
                 "Pass a checkpoint of another step."
             )
         former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]

@@ -216,8 +216,9 @@ class EngineIterator(DatasetIterator[T]):
         only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
         if len(pipeline.leaves) > 1 or not only_counts or not all(stage.one_to_one for stage in pipeline.stages):
             raise NotImplementedError(
-                "the elements of this stream have no index, because of a filter, a flat map, a window shuffle, a repeat of "
-                'a stream, several datasets, or on_error="skip". Use get_state() and set_state().'
+                "the elements of this stream have no index, because of a filter, a flat map, a packing, a window shuffle, a "
+                "repeat of a stream, a dataset class of your own, several datasets, or an on_error= that skips. Use "
+                "get_state() and set_state()."
             )
         return self.run.step
 

@@ -79,8 +79,8 @@ def join(address: str | None, workers: int) -> None:
     joined_one = ray.get_runtime_context().gcs_address
     if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
-            f"address={short_repr(address)} is not the Ray cluster that this process already uses, "
-            f"which is at {joined_one}. Leave address= out, or call ray.shutdown() first."
+            f"address={short_repr(address)} is not the address of the Ray cluster that this process already uses, "
+            f"{joined_one}. Leave address= out; or, to use another cluster, call ray.shutdown() first."
         )
 
 

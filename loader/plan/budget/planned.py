@@ -84,7 +84,8 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
         how_long = "never ends" if total >= ENDLESS else f"has {total:,} records in all, more than {MOST_PLANNED:,}"
         raise LengthsError(
             f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other records in each epoch "
-            f"and {how_long}. Make the sampler shorter, with num_epochs= at most the number of epochs that you read."
+            f"and {how_long}. Make the sampler shorter: with num_epochs= at most the number of epochs that you read, or with "
+            "fewer records in an epoch."
         )
     return total, 1
 

@@ -48,15 +48,15 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     whole = _length_of(pipeline, pipeline.top)
     if pipeline.endless:
         raise TypeError(
-            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler or to repeat(), or "
+            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to load() or to repeat(), or "
             'when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
                 "the number of elements is unknown before they are read, because of a source without random access, a Filter, "
-                'FlatMap, Pack or window_shuffle, joined streams (mix, zip and so on) or an on_error= other than "raise". '
-                "Count them in a loop, or take the len() of the pipeline without these."
+                "FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip and so on) "
+                'or an on_error= other than "raise". Count them in a loop, or take the len() of the pipeline without these.'
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
@@ -223,8 +223,7 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     if local >= stage.useful(leaf.total):
         raise LookupError(
             f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or in a "
-            "remainder that cannot be divided among all shards. Pass another epoch; without a shuffle, each epoch leaves out "
-            "the same records, unless drop_remainder=False."
+            "remainder that cannot be divided among all shards. Pass another epoch or key."
         )
     return place
 
@@ -273,8 +272,8 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """
     if not pipeline.aligned:
         raise TypeError(
-            f"{name} cannot know which records make an element before they are read, because of a Filter, FlatMap, Pack or "
-            'window_shuffle, joined streams (mix, zip, limit and so on) or an on_error= other than "raise". Use '
-            "iterator.last_records(), which works for all pipelines."
+            f"{name} cannot know which records make an element before they are read, because of a Filter, FlatMap, Pack, "
+            "window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip, limit and so on) or an "
+            'on_error= other than "raise". Use iterator.last_records(), which works for all pipelines.'
         )
     return pipeline.leaf, pipeline.stages[0]

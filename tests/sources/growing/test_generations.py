@@ -59,7 +59,8 @@ def test_a_generation_can_be_pinned_and_looks_no_more(folder):
     assert folder.numbers(pinned) == [1, 2]
     assert (pinned.growing, pinned.newest_generation(), pinned.complete) == (False, 0, True)
     with pytest.raises(
-        SourceError, match=r"generation=7: the last generation that is recorded in .* is 1\. Pass a number up to this"
+        SourceError,
+        match=r"generation=7: the last generation that is recorded in .* is 1\. Pass a number from 0 to 1, or restore",
     ):
         folder.open(generation=7)
 
