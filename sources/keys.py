@@ -81,9 +81,13 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
     array = array_of(keys)
     if array.dtype.kind not in "iu" and array.size:
         bad = next((key for key in keys if not isinstance(key, (int, np.integer)) or isinstance(key, bool)), None)
-        if bad is None:  # Only a Python int that fits no 64-bit array gets here.
-            raise _out_of_range(int(max(keys, key=abs)), length, source)
-        raise _not_integer(bad, source)
+        if bad is not None:
+            raise _not_integer(bad, source)
+        numbers = [int(key) for key in keys]  # of kinds that NumPy joins as floats, or too large for 64 bits
+        wrong = next((number for number in numbers if not 0 <= number < length), None)
+        if wrong is not None:
+            raise _out_of_range(wrong, length, source)
+        return np.array(numbers, dtype=np.int64)
     return array
 
 

@@ -102,7 +102,7 @@ class HDF5Source(ChunkedSource):
         found: dict[str, Any] = {}
         self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))
         for name in self._asked or ():  # a link, or an absolute name
-            if name not in found and name in self._file and isinstance(self._file[name], h5py.Dataset):
+            if name not in found and name in self._file and _has_rows(self._file[name], h5py):
                 found[name] = self._file[name]
         return found
 

@@ -366,3 +366,11 @@ def test_names_that_are_no_names_are_refused(hdf5):
     """With what to pass."""
     with pytest.raises(TypeError, match=r"5 does not name arrays. Pass the name"):
         HDF5Source(hdf5, 5)
+
+
+def test_a_dataset_without_values_is_not_an_array(tmp_path):
+    """One of HDF5 that has a type alone, by name: the others are named."""
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["empty"], file["full"] = h5py.Empty("f4"), np.arange(3)
+    with pytest.raises(ValueError, match="has no array 'empty'. Name some of its arrays: full"):
+        HDF5Source(tmp_path / "data.h5", "empty")

@@ -395,3 +395,11 @@ def test_an_error_in_facts_is_not_hidden():
 
     with pytest.raises(AttributeError, match="nothing"):
         reader_of(Wrong())
+
+
+def test_keys_of_signed_and_unsigned_kinds_together_are_keys():
+    """NumPy joins them as floats; those that are too large are named all the same."""
+    assert list(headrace.Subset(range(10), [np.uint64(3), np.int64(1)])) == [3, 1]
+    for wrong, named in (([np.uint64(30), np.int64(1)], 30), ([np.uint64(3), np.int64(-1)], -1), ([2**70, 1], 2**70)):
+        with pytest.raises(RecordKeyError, match=f"record key {named} is out of range"):
+            headrace.Subset(range(10), wrong)
