@@ -372,5 +372,5 @@ def test_a_dataset_without_values_is_not_an_array(tmp_path):
     """One of HDF5 that has a type alone, by name: the others are named."""
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["empty"], file["full"] = h5py.Empty("f4"), np.arange(3)
-    with pytest.raises(ValueError, match="has no array 'empty'. Name some of its arrays: full"):
+    with pytest.raises(ValueError, match=r"has no array 'empty'\. Name some of its arrays: full"):
         HDF5Source(tmp_path / "data.h5", "empty")
