@@ -17,6 +17,7 @@ from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import SavedOrder, Values, part_named
 from ...samplers.mix.ends import saved_order
 from ...samplers.one_epoch import OneEpoch
+from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 from ...sources.facts import Generations
 from ..plan.growth import at_generations, epoch_at_generation, generations_of, growing_parts, source_at
@@ -67,6 +68,8 @@ def migrate_records(
     """
     states = [_with_generations(pipeline.leaf, state) for state in states]
     if isinstance(pipeline.leaf.sampler, OneEpoch):
+        if not strict:
+            _check_weights(pipeline.leaf.sampler.whole, states)
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
     return migrate_weights(*_with_orders(pipeline, states, strict, run), strict, run)
@@ -280,7 +283,7 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         return states
     if strict:
         check_omitted(before, now)
-    if any(any(state.cursor.positions) or any(state.cursor.skips) for state in states):
+    if any(map(_is_inside, states)):
         raise CheckpointError(
             "other records are omitted than in the state, which was saved inside an epoch of "
             "loader.epochs(): its batches would change. Restore with the former omit= or a checkpoint that was saved between "
@@ -288,3 +291,25 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         )
     check_all_shards(states, "records were left out")
     return retold(states, known, order.saved)
+
+
+def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
+    """Check that weights and parts of the order of all epochs are those of the states, if one was saved inside an epoch.
+
+    Raises:
+        CheckpointError: they are not: the rest of the epoch would have records of which some have come already.
+    """
+    known = states[0].order()
+    saved = known._replace(described={key: value for key, value in known.described.items() if key != "epoch"})
+    if saved.described.get("kind") != whole.fingerprint.get("kind") or not any(map(_is_inside, states)):
+        return
+    if change := whole.differs_from(saved):
+        raise CheckpointError(
+            f"{change} since the state was saved inside an epoch of loader.epochs(): some records would come twice in this "
+            "epoch, and others never. Restore with the former weights or parts, or a checkpoint that was saved between two "
+            "epochs. In later runs, loop over iter(loader), where they can change at any step."
+        )
+
+
+def _is_inside(state: LoaderState) -> bool:
+    return any(state.cursor.positions) or any(state.cursor.skips)

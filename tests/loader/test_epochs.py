@@ -304,3 +304,33 @@ def test_hosts_go_through_epochs_together():
     assert [sorted(one + other) for one, other in zip(first, second)] == [list(range(21))] * 2
     assert ends == [[first[0][8:], first[1]], 6]
     assert others == [[second[0][8:], second[1]], 6]
+
+
+@pytest.mark.parametrize("kind", ["a mix", "weights of records"])
+def test_weights_change_between_epochs_but_not_inside_one(kind):
+    """Inside, records would double and others be lost: an error says what to do, and nothing moves."""
+    parts = {"web": list(range(100)), "books": list(range(1000, 1100))}
+
+    def epochs(weight):
+        if kind == "a mix":
+            weights = {"web": 1, "books": weight}
+            source, sampler = parts, headrace.MixSampler(parts, weights, when_exhausted="repeat")
+        else:
+            source, sampler = parts["web"], headrace.WeightedSampler([1.0, weight] * 50, num_epochs=2, seed=1)
+        return headrace.DataLoader(data_source=source, sampler=sampler, operations=[headrace.Batch(4)]).epochs(2)
+
+    run = epochs(1.0)
+    batches = next(run)
+    next(batches)
+    inside = run.get_state()
+    list(batches)
+    between = run.get_state()
+    changed, same = epochs(3.0), epochs(1.0)
+    with pytest.raises(CheckpointError, match=r"since the state was saved inside an epoch.* iter\(loader\)"):
+        changed.set_state(inside, strict=False)
+    assert changed.step == 0
+    same.set_state(inside, strict=False)
+    assert same.step == 1
+    changed.set_state(between, strict=False)
+    assert next(changed).epoch == 1
+    assert len(list(changed.open_epoch)) > 0
