@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions
+from ...samplers.balance import Blocks
 from ...samplers.changing.history import lasting
 from ...samplers.history import SavedOrder, part_named
 from ...samplers.protocol import VectorSampler
@@ -81,6 +82,10 @@ def migrate_weights(
         return pipeline, states
     changed = leaf.sampler.resumed(saved, 0, False)
     if not strict:
+        blocks = leaf.lineage.blocks
+        if blocks is not None and saved.described.get("balance") != leaf.sampler.fingerprint.get("balance"):
+            check_all_shards(states, "the costs of balance= changed")
+            _check_dealt(states, "the costs of balance= changed", blocks)
         if change := leaf.sampler.differs_from(saved):
             states, position = _set_apart(pipeline, states, saved, change, run)
             changed = leaf.sampler.resumed(saved, position, True)
@@ -118,7 +123,7 @@ def _set_apart(
     check_all_shards(states, change)
     if begun and leaf.growth is not None:
         raise inside_a_window_of_growing()
-    _check_dealt(states, change)
+    _check_dealt(states, change, None)
     if former is not None:
         states = set_apart(pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run)
     position = min(first_unread(pipeline, states), length)
@@ -163,29 +168,31 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
             )
 
 
-def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
+def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | None) -> None:
     """Check that the order does not change inside a global batch whose records were divided among shards by cost.
 
     Args:
         states: states of all shards.
         change: text about the change for the message.
+        later: how the program divides records by cost, if it does that in another way than the run; else None.
 
     Raises:
         CheckpointError: a state was saved inside such a batch.
     """
     lineage, shards = states[0].history.shards[0], states[0].shard[1]
-    if lineage.blocks is None or lineage.blocks.shards == 1:
-        return
     reached = {state.cursor.positions[0] for state in states}
     dense, offset = lineage.dense_from
     place = min(reached) * shards
-    whole = (place + offset - lineage.blocks.first) % lineage.blocks.size == 0 and place >= dense
-    if len(reached) > 1 or any(map(is_within, states)) or not whole:
-        raise CheckpointError(
-            f"{change}, and the checkpoint was saved inside a global batch of {lineage.blocks.size} records "
-            f"that were divided among {lineage.blocks.shards} shards by cost. Restore a checkpoint that was "
-            "saved between two global batches, with all shards at the same step."
-        )
+    for blocks in (lineage.blocks, later):
+        if blocks is None or blocks.shards == 1:
+            continue
+        whole = (place + offset - blocks.first) % blocks.size == 0 and place >= dense
+        if len(reached) > 1 or any(map(is_within, states)) or not whole:
+            raise CheckpointError(
+                f"{change}, and the checkpoint was saved inside a global batch of {blocks.size} records "
+                f"that were divided among {blocks.shards} shards by cost. Restore a checkpoint that was "
+                "saved between two global batches, with all shards at the same step."
+            )
 
 
 def is_within(state: LoaderState) -> bool:
