@@ -500,4 +500,6 @@ def test_other_costs_need_states_of_equal_steps_though_they_are_not_strict():
             continue
         for shard in resumed:
             shard.set_states(states, strict=False)
-        assert sorted(np.concatenate([*seen, *(batch for shard in resumed for batch in shard)]).tolist()) == [*range(40)]
+        assert sorted(np.concatenate([*seen, *(batch for shard in resumed for batch in shard)]).tolist()) == [
+            *range(40)
+        ]
