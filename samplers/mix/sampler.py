@@ -52,7 +52,7 @@ class MixSampler(MixPast):
         seed: an int in `[0, 2^32)`; also used by random operations.
         when_exhausted: "first" (default): the mix ends when it needs a record of a part that has run out; "all": it
             continues without that part until all have ended; "repeat": a part that has run out begins its next epoch,
-            and the mix never ends.
+            and only `max_epochs` can end the mix.
         max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
             name, or a list with None for parts without a limit. The other parts then get its positions, in proportion to
             their weights; if no part with a weight above 0 is left, the mix ends. None (default): no limits.
