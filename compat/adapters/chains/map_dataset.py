@@ -104,6 +104,7 @@ class MapDataset(OurMapDataset[T]):
                 first epoch; False (default): an element of the next epoch.
 
         Raises:
+            IndexError: if the dataset is empty, and there are indices.
             TypeError: if the indices are not integers.
             ValueError: if a dataset of indices is endless.
 
@@ -116,7 +117,7 @@ class MapDataset(OurMapDataset[T]):
             part = Slice.of(sl, length, grain_length(self.root_node))
         else:
             indices = sl[range(finite("slice", len(sl)))] if isinstance(sl, OurMapDataset) else sl
-            part = Selected(length if length < ENDLESS else 0, indices_of(indices))
+            part = Selected(length if length < ENDLESS else 0, indices_of(indices, length))
         node = Reordered(self.root_node, part)
         return self._made(Reordered(node, Repeat(node.length, 1, False)) if wrap_around else node)
 
