@@ -22,7 +22,10 @@ FAR = 16
 MANY = 1 << 17
 """Smallest number of records before such a source is ignored: of so many, a source of small weight gives some."""
 
-MOST = 1 << 24
+LATER = 1 << 40
+"""Number of further records after which it is looked whether a part of a mix, which may have ended, has given some."""
+
+MOST = 1 << 22
 """Number of records of one source without a row after which nothing more is expected, however seldom a record is drawn."""
 
 MIN_BARREN_GROUPS = 100
@@ -132,7 +135,7 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     An epoch that began after the first position and ended before the second has shown every record, unless records are
     drawn with replacement. A shard sees only its part of the records, another part in each epoch. A single good record
     would be missing from all of these parts with probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its
-    parts, which have epochs of their own. If epochs have different records, as in a chain that repeats a mix, or after
+    parts, which have epochs of their own, except those that give no more records. If epochs have different records, as in a chain that repeats a mix, or after
     records were appended, `BARREN_EPOCHS` times as many records as the source has must have come, too.
 
     Args:
@@ -152,10 +155,9 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     if now < _end_of(leaf, since, epochs):
         return False
     before, after = leaf.part_epochs(since), leaf.part_epochs(now)
-    half, all_ = leaf.part_records((since + now) // 2), leaf.part_records(now)
-    is_far = now - since >= MANY and now >= _end_of(leaf, since, FAR * epochs)
+    so_far, later = leaf.part_records(now), leaf.part_records(now + LATER)
     return all(
-        after[name] - before[name] > epochs * part.facts.epochs_for_all or (is_far and half[name] == all_[name])
+        after[name] - before[name] > epochs * part.facts.epochs_for_all or later[name] == so_far[name]
         for name, part in leaf.sampler.parts.items()
     )
 

@@ -205,6 +205,17 @@ def test_a_record_that_comes_seldom_is_enough_for_an_endless_stream(kind):
     assert [int(next(iter(SELDOM[kind](seed)))) for seed in range(12)] == [777] * 12
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "weights", [{"a": 1e-5, "b": 1}, [(0, {"a": 0, "b": 1}), (150_000, {"a": 1, "b": 1})]], ids=str
+)
+def test_a_part_of_a_mix_that_comes_later_is_waited_for(weights):
+    """Its weight is small, or a schedule draws it from a later step on."""
+    sources = {"a": np.full(1000, 777), "b": np.arange(1000, 2000)}
+    sampler = headrace.MixSampler(sources, weights, shuffle=True, seed=1, when_exhausted="repeat")
+    assert next(iter(_drawn(sampler, sources))) == 777
+
+
 @pytest.mark.parametrize(
     "other", [{"weights": {"a": 0.1, "b": 0.9}}, {"weights": {"a": 0, "b": 1}}, {"max_epochs": {"a": 2}}]
 )
@@ -246,7 +257,9 @@ REPEATED = {
 }
 
 
-@pytest.mark.parametrize("kind", REPEATED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if number > 1 else []) for number, kind in enumerate(REPEATED)]
+)
 def test_a_stream_that_is_repeated_and_that_nothing_passes_is_an_error(kind):
     """Its repetitions are counted; other sources must have shown all of their records."""
     with pytest.raises(NothingPassesError, match=r"an endless stream, and an epoch has|repeat\(\) is endless"):
