@@ -135,8 +135,9 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     An epoch that began after the first position and ended before the second has shown every record, unless records are
     drawn with replacement. A shard sees only its part of the records, another part in each epoch. A single good record
     would be missing from all of these parts with probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its
-    parts, which have epochs of their own, except those that give no more records. If epochs have different records, as in a chain that repeats a mix, or after
-    records were appended, `BARREN_EPOCHS` times as many records as the source has must have come, too.
+    parts, which have epochs of their own, except those that give no more records. If epochs have different records, as
+    in a chain that repeats a mix, or after records were appended, `BARREN_EPOCHS` times as many records as the source
+    has must have come, too.
 
     Args:
         leaf: source with its sampler.
