@@ -43,7 +43,7 @@ def _run(program: str, folder: Path, most: int | None = None) -> str:
     folder.mkdir(exist_ok=True)
     (folder / "program.py").write_text(program)
     kind = "DeviceFeeder" if "to_device" in program else "DataLoaderIterator"
-    module = "loader.device.feeder" if "to_device" in program else "loader.iterator"
+    module = "loader.device.device_feeder" if "to_device" in program else "loader.iterator"
     command = [sys.executable, "program.py"]
     if most is not None:
         command[1:] = ["-c", KILLED.format(module=module, kind=kind, most=most)]
