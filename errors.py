@@ -1,8 +1,9 @@
 """The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
-function is not replaced: it reaches the training loop with its type and message, and with a note
-that says where in the stream it happened.
+function reaches the training loop with its type and message, and with a note that says where in the
+stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a worker
+process that cannot be pickled, by a similar exception.
 """
 
 

@@ -40,7 +40,7 @@ __all__ = [*_NAMES, "Preemptible", "StateFile", "from_grain_state", "on_preempti
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
     """Make an iterator over the records that a Grain `DataLoader` had not delivered yet.
 
-    Each record comes exactly once, whatever number of workers Grain had. If some of Grain's workers
+    Each of these records comes exactly once, whatever number of workers Grain had. If some of Grain's workers
     were ahead of others, the records that slower workers had not delivered come first. States of
     this iterator are headrace states, for any number of workers.
 

@@ -63,7 +63,7 @@ class OmittedSearch:
         since: first step of the search.
         positions: number of positions that were checked, on all shards together.
         whole: True if all positions until the end of the stream were checked. False if the search ended
-            earlier, because all later epochs have the same records.
+            earlier, after the next whole epoch.
         count: number of positions that have an omitted record.
         found: the omitted records at the first of these positions, at most 20.
     """

@@ -144,9 +144,10 @@ def trace(
     The result is exactly what is delivered, also if datasets are mixed or packed, steps are
     skipped, or the number of shards changed before the checkpoint. Step 10^9 costs no more than
     step 1, and no record is read, unless records decide what is in a step. They do with a filter, a
-    flat map, a `Pack` of a stream, or after the end of a stream that is joined with others. Then
-    the pipeline is run to that step in this thread: from the checkpoint, or for an earlier step
-    from the beginning. Maps and batches after these operations are not run.
+    flat map, a `Pack` of a stream, `on_error="skip"`, a source without random access, or after the end
+    of a stream that is joined with others. Then the pipeline is run to that step in this thread: from
+    the checkpoint, or for an earlier step from the beginning. Maps and batches after the last such
+    operation are not run, except with `on_error="skip"`.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description,
