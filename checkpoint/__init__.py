@@ -51,8 +51,9 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
             arguments and shard.
 
     Raises:
-        CheckpointError: `state` is not such a state; or the sampler differs (the message says
-            what differs); or Grain had several workers and the loader has a flat map.
+        CheckpointError: `state` is not such a state, or `loader` cannot continue from it, for example
+            because the sampler differs (the message says what differs), or Grain had several workers
+            and the loader has a flat map.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

@@ -55,7 +55,7 @@ class ReadOptions(OurReadOptions):
 
 
 def as_read_options(options: Any) -> Any:
-    """Convert read options of Grain or headrace to `ReadOptions`; for None, return the defaults."""
+    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults; return other values unchanged."""
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
@@ -88,7 +88,7 @@ class MultiprocessingOptions:
 class ExecutionTrackingMode(enum.Enum):
     """Grain's option that says which times are measured.
 
-    No effect here: `iterator.stats()` always contains all measurements.
+    No effect here: `iterator.stats()` contains the measurements.
     """
 
     DISABLED = enum.auto()

@@ -86,7 +86,7 @@ class OmittedSearch:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        until = "to the end" if self.whole else "to the end of the next epoch; later ones have the same records"
+        until = "to the end" if self.whole else "to the end of the next epoch"
         said = f"{self.count:,} are read" if self.count else "none is read"
         yield f"{self.keys:,} records looked for at {self.positions:,} positions, from step {self.since:,} {until}: {said}."
         rows = (
@@ -110,7 +110,8 @@ def find_omitted(
 
     It checks each position of the order from that step to the checkpoint (if that is later), and as many further ones
     as two epochs have, or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about
-    0.1 s per million positions. A record that an operation drops counts as read.
+    0.1 s per million positions. A record that an operation drops counts as read. Later positions are not checked: there, a
+    `WeightedSampler` may draw a record for the first time.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an
