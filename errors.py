@@ -16,7 +16,7 @@ class SourceError(HeadraceError):
 
 
 class NoRecordsError(SourceError):
-    """A source has no records, or no arrays that could have some."""
+    """A source has no records or no arrays."""
 
 
 class CutOffError(SourceError):

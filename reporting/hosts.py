@@ -202,7 +202,7 @@ def watch_hosts(
             level INFO.
 
     Raises:
-        TypeError: `loop` is not a loop of headrace.
+        TypeError: `loop` is not a loop of headrace, or `seconds` is not a number.
         ValueError: `seconds` is not positive.
         HostsError: there are several shards, but neither jax's coordination service nor a folder.
 

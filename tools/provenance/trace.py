@@ -167,8 +167,9 @@ def trace(
     Raises:
         TraceError: the stream ends before the step; or the step was skipped, or is from before a
             change of shards, batch size or weights.
-        CheckpointError: the state cannot be read, or belongs to another pipeline.
-        TypeError: `loader` is not a loader, or an argument has a wrong type.
+        CheckpointError: `checkpoint` is none or cannot be read, or belongs to another pipeline.
+        TypeError: `loader` is not a loader, or `step` or `shards` is not an integer.
+        ValueError: `step` is negative, or `shards` is less than 1.
 
     >>> import headrace
     >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4)

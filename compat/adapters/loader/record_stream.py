@@ -25,7 +25,7 @@ class RecordStream:
 
     Its state has two numbers: the index of the record at which the functions start after a restore, and how many of
     the elements made from this record on were already delivered. These elements are made once more and dropped. A state
-    that was made of a state of Grain also has these numbers for each flat map.
+    that was made of a state of Grain also has the number of elements that each flat map had given.
 
     Args:
         source: a source of records.
