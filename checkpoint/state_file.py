@@ -69,8 +69,8 @@ class StateFile(ClosedAtExit):
         Raises:
             TypeError: `iterator` has no state; it may be a loader instead of its iterator.
             ClosedError: this object was closed.
-            CheckpointError: another file has replaced this one. For a state of more than 4,096 bytes, each
-                call checks this; for others, each 64th call does, if this file was deleted.
+            CheckpointError: another file has replaced this one. With a state of more than 4,096 bytes, each
+                call checks this; otherwise each 64th call, and only if this file was deleted.
             OSError: the file system reports an error.
         """
         if self._closed:

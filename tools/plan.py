@@ -1,6 +1,6 @@
 """The command `headrace plan`: measure a program's batch, and compute how many workers hide the work on it.
 
-The batch is measured as by `headrace bench`. No cluster is needed for the computation. Several
+Batches are made and measured in one thread. No cluster is needed for the computation. Several
 things work at the same time, and a step takes as long as the slowest: the user's thread, which
 receives the batch and does the step; the workers, which share their work; the cores that they run
 on; and the network into this machine.

@@ -141,7 +141,7 @@ class Dropped:
     Attributes:
         name: name of the filter; of several filters, the last one.
         share: share of the records that it and the filters before it drop.
-        before: seconds of the work on a step's records before the filter, including reading.
+        before: seconds of the work on a step's records before the filter, with reading and without other filters.
         operations: part of these that was spent in operations.
         after: names of these operations.
     """

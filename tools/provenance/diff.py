@@ -60,10 +60,7 @@ class Difference:
 
     @property
     def step(self) -> int | None:
-        """Smallest known step of the reasons; None if none is known.
-
-        If a reason's step is unknown, the streams may differ earlier.
-        """
+        """Smallest known step of the reasons; None if none is known. A reason of unknown step may begin earlier."""
         return min((reason.step for reason in self.reasons if reason.step is not None), default=None)
 
     def __bool__(self) -> bool:

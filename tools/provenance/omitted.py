@@ -128,7 +128,7 @@ def find_omitted(
     Raises:
         TraceError: the loader omits nothing, plans batches, or has a source without random access; the step was
             skipped, or is from before a change of shards; or records of joined streams are unknown until they are read.
-        CheckpointError: `checkpoint` is none or cannot be read, or belongs to another pipeline.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
         TypeError: `loader` is not a loader, or `since` or `shards` is not an integer.
         ValueError: `since` is negative, or `shards` is less than 1.
         TypeError, RecordKeyError, SourceError: `keys` do not fit the source.

@@ -167,7 +167,7 @@ def trace(
     Raises:
         TraceError: the stream ends before the step; or the step was skipped, or is from before a
             change of shards, batch size or weights.
-        CheckpointError: `checkpoint` is none or cannot be read, or belongs to another pipeline.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
         TypeError: `loader` is not a loader, or `step` or `shards` is not an integer.
         ValueError: `step` is negative, or `shards` is less than 1.
 

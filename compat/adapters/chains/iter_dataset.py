@@ -354,9 +354,7 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread, up to `prefetch_buffer_size` elements ahead.
-
-    No effect if it is 0, with workers, or with `seed_globals`.
+    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead; not with 0, workers or `seed_globals`.
 
     Raises:
         ValueError: `prefetch_buffer_size` is negative.
