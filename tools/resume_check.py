@@ -1,4 +1,4 @@
-"""Resume a loader at every step. If the stream differs, find the first operation with other results."""
+"""Run and resume a loader several times. If the stream differs, look for the first operation with other results."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LOGGER = logging.getLogger("headrace")
 class ReadOptions(OurReadOptions):
     """Number of threads that read records ahead, and number of records that they hold.
 
-    As in Grain, a source is called only on these threads. Their names end with `_` and a number,
+    As in Grain, a stream calls its source only on these threads. Their names end with `_` and a number,
     from 0. A buffer smaller than the number of threads logs a warning.
 
     Attributes:
