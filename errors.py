@@ -1,8 +1,9 @@
 """The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
-function is not replaced: it reaches the training loop with its type and message, and with a note
-that says where in the stream it happened.
+function reaches the training loop with its type and message, and with a note that says where in the
+stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a worker
+process that cannot be pickled, by a similar exception.
 """
 
 
@@ -15,7 +16,7 @@ class SourceError(HeadraceError):
 
 
 class NoRecordsError(SourceError):
-    """A source has no records."""
+    """A source has no records or no arrays."""
 
 
 class CutOffError(SourceError):
@@ -27,7 +28,7 @@ class ExpansionError(SourceError):
 
 
 class SourceNotFoundError(SourceError, FileNotFoundError):
-    """A path, glob or directory matches no file."""
+    """There is no file, folder or table at a path, or no file that matches a glob."""
 
 
 class RecordKeyError(SourceError, IndexError):
@@ -35,11 +36,11 @@ class RecordKeyError(SourceError, IndexError):
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """An optional dependency is not installed. The message names the extra or the package to install."""
+    """An optional dependency is not installed or cannot be imported. The message names the extra or the package."""
 
 
 class BatchError(HeadraceError, ValueError):
-    """Elements cannot be put into one batch: shapes, structures or dtypes do not agree, or a leaf cannot be stacked."""
+    """Elements cannot be put into one batch: for example, shapes, structures or dtypes do not agree."""
 
 
 class StructureError(BatchError, TypeError):
@@ -58,18 +59,18 @@ class BatchMemoryError(HeadraceError, MemoryError):
 
 
 class ImageError(HeadraceError, ValueError):
-    """Bytes cannot be decoded as an image, or the input of an image operation is not an image."""
+    """Bytes cannot be decoded as an image, or an image operation cannot work on its input."""
 
 
 class VideoError(HeadraceError, ValueError):
-    """A video or sound file cannot be decoded, has no such frame or time, or the input of a video operation is neither."""
+    """A video or sound file cannot be decoded or has no such frame or time, or an operation cannot work on its input."""
 
 
 class PackError(HeadraceError, ValueError):
     """Elements cannot be packed into rows.
 
     A leaf of an element is not an array of tokens, differs from the leaf of other elements, is too
-    long, or has another length than planned; or an argument names a leaf that elements do not have.
+    long, or has another length than planned; or an argument does not fit the elements.
     """
 
 
@@ -86,7 +87,7 @@ class FanOutError(HeadraceError, ValueError):
 
 
 class SeedError(HeadraceError, ValueError):
-    """A random operation needs a seed, and the pipeline has none."""
+    """A random operation, a shuffle or `seed_globals` needs a seed, and the pipeline has none."""
 
 
 class StopIterationError(HeadraceError, RuntimeError):
@@ -105,16 +106,16 @@ class EmptyStreamError(HeadraceError, ValueError):
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """Operations dropped all records of an endless stream: filters, flat maps, or `on_error="skip"`.
+    """Filters, flat maps or `on_error="skip"` dropped all records of an endless stream for at least an epoch.
 
-    Each source has shown all of its records, so no batch would ever come.
+    No further element is expected.
     """
 
 
 class JoinError(HeadraceError, ValueError):
     """Datasets cannot be joined; or a join, limit or repeat cannot continue, for example on other shards.
 
-    The message names the reason, and the datasets of a join.
+    The message names the reason.
     """
 
 
@@ -126,7 +127,7 @@ class ConversionError(HeadraceError):
 
 
 class ProgramError(HeadraceError):
-    """The program that was passed to a command cannot be read, has no loader or several, fails, or takes no step."""
+    """The program that was passed to a command cannot be read, has no loader or several, fails, or takes too few steps."""
 
 
 class OutputError(HeadraceError, OSError):
@@ -192,9 +193,10 @@ class PicklingError(HeadraceError, ValueError, TypeError):
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
-    """A worker process ended repeatedly while it worked on the same records; in a conversion, it ended once.
+    """Workers ended, or exceeded `timeout`, repeatedly while they worked on the same records.
 
-    The message names the signal or exit code, and the record keys or the file.
+    In a conversion, it is enough that one worker process ended. The message names the records or the
+    file and, if it is known, the signal or exit code.
     """
 
 
@@ -214,4 +216,4 @@ class ClusterMismatchError(HeadraceError, RuntimeError):
 
 
 class ClusterLostError(HeadraceError, ConnectionError):
-    """The Ray cluster that runs the workers is lost: its head, or Ray's process on this machine, ended."""
+    """The Ray cluster that runs the workers is lost: it cannot be reached any more, or this process has left it."""

@@ -40,7 +40,7 @@ __all__ = [*_NAMES, "Preemptible", "StateFile", "from_grain_state", "on_preempti
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
     """Make an iterator over the records that a Grain `DataLoader` had not delivered yet.
 
-    Each record comes exactly once, whatever number of workers Grain had. If some of Grain's workers
+    Each of these records comes exactly once, whatever number of workers Grain had. If some of Grain's workers
     were ahead of others, the records that slower workers had not delivered come first. States of
     this iterator are headrace states, for any number of workers.
 
@@ -51,8 +51,9 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
             arguments and shard.
 
     Raises:
-        CheckpointError: `state` is not such a state; or the sampler differs (the message says
-            what differs); or Grain had several workers and the loader has a flat map.
+        CheckpointError: `state` is not such a state, or `loader` cannot continue from it, for example
+            because the sampler differs (the message says what differs), or Grain had several workers
+            and the loader has a flat map.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

@@ -43,7 +43,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
         Raises:
             TypeError: the object has no `get_state`. A loader has none: pass `iter(loader)`.
-            CheckpointError: a state is missing, or the states belong to another pipeline.
+            CheckpointError: a state is missing or cannot be read, or the states belong to another pipeline.
         """
         iterator = with_state(item if args is None else args.item)
         restore(directory, iterator, getattr(args, "strict", True))

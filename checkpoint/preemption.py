@@ -31,7 +31,7 @@ class Stepping(Protocol[T_co]):
 
     @property
     def step(self) -> int:
-        """Number of elements that were delivered."""
+        """Number of the next element, from 0. Earlier runs count."""
 
     def __next__(self) -> T_co:
         """Return the next element."""
@@ -83,7 +83,7 @@ class Preemptible(Generic[T]):
 
     Attributes:
         iterator: the iterator whose elements it delivers.
-        preempted: True after `save` was called.
+        preempted: True after `save` has returned.
     """
 
     def __init__(self, iterator: Stepping[T], save: Callable[[Any], Any], signals: Sequence[int]) -> None:
@@ -171,7 +171,7 @@ class Preemptible(Generic[T]):
 
 
 def _wait_for_others() -> None:
-    """Wait until all processes of JAX have saved: when the first process ends, JAX aborts the others at once."""
+    """Wait until all processes of JAX have saved, or for 30 s. When the first process ends, JAX aborts the others at once."""
     if not _are_connected():
         return
     from jax._src.distributed import global_state
@@ -199,7 +199,7 @@ def _restore(formers: dict[int, Any], notice: _Notice) -> None:
 
 
 def _are_connected() -> bool:
-    """Return True if several processes of JAX are connected: `jax.distributed.initialize()` was called."""
+    """Return True if this process is connected to others by JAX: `jax.distributed.initialize()` was called."""
     if "jax" not in sys.modules:
         return False
     from jax._src.distributed import global_state

@@ -1,7 +1,7 @@
 """A file with the state of one iterator, fast enough to be saved at every step.
 
-The state is written in place with one write call, which the kernel completes even if the process is
-killed.
+A state of at most 4,096 bytes is written in place with one write call, which the kernel completes even
+if the process is killed. A larger one is written to a new file, which then replaces the old one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class StateFile(ClosedAtExit):
             may read the file (mode 0600).
 
     Raises:
-        CheckpointError: the path is a folder or too long, or is relative and the current folder
-            was deleted.
+        CheckpointError: the path is a folder, or cannot be used: for example, it is too long, or is
+            relative and the current folder was deleted.
 
     >>> import pathlib, tempfile
     >>> import headrace
@@ -69,8 +69,8 @@ class StateFile(ClosedAtExit):
         Raises:
             TypeError: `iterator` has no state; it may be a loader instead of its iterator.
             ClosedError: this object was closed.
-            CheckpointError: another file has replaced this one. This is checked at every 64th
-                call if this file was deleted; for a state of more than 4,096 bytes, at every call.
+            CheckpointError: another file has replaced this one. With a state of more than 4,096 bytes, each
+                call checks this; otherwise each 64th call, and only if this file was deleted.
             OSError: the file system reports an error.
         """
         if self._closed:

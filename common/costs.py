@@ -129,7 +129,7 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
         `int64[count]`, read-only: a view of the array if it is `int64`, else a copy.
 
     Raises:
-        TypeError: if the lengths are not numbers.
+        TypeError: if the lengths are not an array of integers or floats.
         LengthsError: if there are not `count` lengths, or a length is not a whole number in `[0, 2^62)`.
 
     >>> as_lengths([3, 5], 2)
@@ -186,9 +186,11 @@ def as_length(length: Any, record: int) -> int:
 
 
 def length_of_value(value: Any, record: int) -> int:
-    """Return the length of a value: of an array its items along the first axis; of text its bytes in UTF-8; of None 0.
+    """Return the length of a value.
 
-    A number is a length itself. `record` is the index of the record, for error messages.
+    Of an array or list, it is the number of items along the first axis; of text, the number of bytes in
+    UTF-8; of bytes, their number; of None, 0. A whole number is a length itself. `record` is the index
+    of the record, for error messages.
 
     Raises:
         LengthsError: if the value has no length that is a whole number in `[0, 2^62)`.
@@ -211,7 +213,7 @@ def length_of_field(content: Any, name: str, record: int) -> int:
     """Return the length of a field of a record.
 
     The length of an array or list is its number of items, along the first axis; of text, its number of
-    bytes in UTF-8; of bytes, their number; of None, 0. If the field is a number, this number is the length.
+    bytes in UTF-8; of bytes, their number; of None, 0. If the field is a whole number, it is the length.
 
     Args:
         content: the record: a dict, a named tuple or a dataclass.

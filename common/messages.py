@@ -112,7 +112,7 @@ def remedy_for(error: OSError, otherwise: str) -> str:
 
     Args:
         error: the error.
-        otherwise: the remedy for all errors except a full or damaged disk and too many open files.
+        otherwise: the remedy for errors that are not in `_REMEDIES`.
 
     >>> remedy_for(OSError(errno.EMFILE, "Too many open files"), "Check the path")
     'Close other files, or raise the limit on open files (ulimit -n)'

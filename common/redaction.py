@@ -1,7 +1,7 @@
 """Replace credentials by `***` in texts that people read: messages, reprs, logs and reports.
 
-Every path, URL and message of another library passes through here, mostly from `messages.shorten`
-and `short_repr`.
+Paths, URLs and messages of other libraries pass through here, mostly from `messages.shorten` and
+`short_repr`.
 """
 
 from __future__ import annotations

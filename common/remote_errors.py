@@ -3,7 +3,7 @@
 Unpickling an exception calls its class with `args`. A user's constructor may need other arguments,
 or build another message from them. Then the exception is rebuilt without calling its constructor.
 If that is impossible too, because the class or its contents cannot be pickled, a subclass of the
-nearest class that can be pickled is made, so that `except` still matches.
+nearest base class that can be pickled is made, so that `except` with that base class still matches.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception with the text of its traceback; `decode` makes an equal one in another process."""
+    """Pickle an exception with the text of its traceback; `decode` makes an equal or similar one in another process."""
     text = redacted("".join(traceback.format_exception(error)))
     copies = (data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None)
     builtin = _builtin(type(error))
@@ -82,7 +82,7 @@ def encode(error: BaseException) -> bytes:
 def _copies(error: BaseException) -> Iterator[Any]:
     """Yield copies of an exception, the most faithful first.
 
-    Each copy is of the same class or of a base class. The last copies can be pickled.
+    Each copy is of the same class, or of a new subclass of it or of a base class. The last copies can be pickled.
     """
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
@@ -99,7 +99,7 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
     """Pickle `copy`; return None if this fails, or if the unpickled exception would differ from `error`.
 
-    It must have the message of `error`, and every attribute of `error` that can be pickled.
+    It must have the message of `error`, and, by name, every attribute in `vars(error)` that can be pickled.
     """
     try:
         data = cloudpickle.dumps(copy)
@@ -113,7 +113,7 @@ def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Return the attributes of an exception that can be pickled, by name."""
+    """Return the attributes of an exception that can be pickled and are not None, by name."""
     held = dict(vars(error))
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():
@@ -146,7 +146,8 @@ def _message(error: BaseException) -> str:
 def decode(data: bytes) -> Exception:
     """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause.
 
-    Return a RuntimeError if the exception cannot be unpickled in this process.
+    If its class cannot be unpickled in this process, return an exception of a new subclass of its nearest
+    built-in class; if that fails, too, a RuntimeError.
     """
     copies, text = pickle.loads(data)
     error = _first_loadable(copies)

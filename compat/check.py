@@ -91,7 +91,7 @@ def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseExcept
         arguments: the program's command-line arguments.
 
     Returns:
-        the names that the program used, and the exception that ended it, or None if it succeeded.
+        the names that the program used, and the exception that ended it (also a SystemExit), or None.
     """
     uses = Uses()
     argv, path = sys.argv, sys.path

@@ -67,7 +67,7 @@ def reached_by(pipeline: Pipeline, start: int, given: Sequence[int]) -> tuple[in
 
     Returns:
         the local position of the record, or of the first record of a batch; and the number of its
-        rows delivered so far.
+        rows delivered so far. If the numbers are not reached, the end of the shard, and 0.
     """
     stage, leaf, counts = pipeline.stages[0], pipeline.leaf, _Counts(given)
     rows, flat_maps, context = 0, len(given), Context(seed=leaf.sampler.seed or 0)

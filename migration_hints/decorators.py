@@ -15,7 +15,8 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def explains_arguments(kind: ClassT) -> ClassT:
     """Make the public methods of a class, also inherited ones, raise a TypeError with a hint for unknown arguments.
 
-    Methods with `**` parameters, and functions that were made by `functools.wraps`, are left out. Return the class.
+    Class methods, methods with `**` parameters, and functions that were made by `functools.wraps`, are left out. Return
+    the class.
     """
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():
@@ -35,7 +36,7 @@ def explains_init(kind: ClassT) -> ClassT:
 def _explained(label: str, method: Any) -> Any:
     """Return a method that raises a TypeError with a hint for unknown arguments.
 
-    The result is None for objects that are not methods, and for methods with `**` parameters.
+    The result is None for objects that are neither functions nor static methods, and for functions with `**` parameters.
 
     Args:
         label: name of the method in the error message.

@@ -130,7 +130,7 @@ class HostsStats:
 
     @property
     def slowest(self) -> HostStats | None:
-        """The host for whose data the others wait; None if no host waits for its own data, or all wait alike.
+        """The host for whose data the others wait; None if none clearly waits for its own data, or fewer than two are known.
 
         Its own waits take over 5 % of its steps, and 1.5 times as long as the median of the others' waits.
         """
@@ -143,7 +143,7 @@ class HostsStats:
         return most if most.own_wait > CLEARLY * statistics.median(others) else None
 
     def verdict(self) -> str:
-        """Return a sentence that names the slowest host and the cause.
+        """Return a sentence that names the slowest host and the cause, or says that no host is clearly slower.
 
         >>> fast = HostStats(0, "node-0", 50, 0.1, 0.0, "", {})
         >>> slow = HostStats(1, "node-1", 50, 0.1, 0.06, "decode", {})
@@ -190,18 +190,19 @@ def watch_hosts(
 ) -> HostWatch:
     """Share this host's waiting times with all hosts, and find the slowest host.
 
-    Call it on all hosts, in the same order, for the same loop. Every ten seconds a thread publishes a small text, which
+    Call it on all hosts, in the same order, for the same loop. Every `seconds` seconds a thread publishes a small text, which
     takes at most some milliseconds. The hosts exchange it by the coordination service of jax, or by files in a folder, as
     `loader.across_hosts` does.
 
     Args:
         loop: an iterator or a device feeder.
         folder: folder that all hosts share; may be that of `across_hosts`. None (default): use jax.
-        seconds: seconds between two texts.
-        log: True (default): the first process writes the verdict to the log once a minute: logger "headrace", level INFO.
+        seconds: seconds between two texts; default 10.
+        log: True (default): the first process writes the verdict to the log, at most once a minute: logger "headrace",
+            level INFO.
 
     Raises:
-        TypeError: `loop` is not a loop of headrace.
+        TypeError: `loop` is not a loop of headrace, or `seconds` is not a number.
         ValueError: `seconds` is not positive.
         HostsError: there are several shards, but neither jax's coordination service nor a folder.
 
@@ -241,7 +242,7 @@ def _is_connected() -> bool:
 class HostWatch(ClosedAtExit):
     """The statistics of the loops of all hosts, made by `headrace.watch_hosts`.
 
-    The loop is not kept alive. Close it, or use it in a `with` statement, to publish no more.
+    The loop is not kept alive. Close this object, or use it in a `with` statement, to publish no more.
     """
 
     def __init__(

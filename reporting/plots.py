@@ -167,7 +167,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Return a bar chart, as SVG, of the seconds that workers spent in each operation."""
+    """Return a bar chart, as SVG, of the seconds that workers spent in each operation; "" if no time is known."""
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
@@ -224,7 +224,7 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 def throughput_plot(samples: Sequence[Sample]) -> str:
     """Return a plot, as SVG, of steps per second and of the share of waiting, over time; "" if there are too few samples.
 
-    About 40 samples are drawn, so that several steps lie between two of them.
+    At most 80 samples are drawn, because few steps lie between samples that are close together.
     """
     thinned = samples[:: max(1, len(samples) // 40)]
     pairs = [pair for pair in pairwise(thinned) if pair[1].loop.elapsed > pair[0].loop.elapsed]

@@ -1,7 +1,7 @@
 """A transport without processes, threads or time: a seed decides when messages arrive, and which workers die.
 
-In: messages of tasks. Out: events, in an order that depends on the seed alone. Tasks are run by `loader.work` in this
-process, at the step at which the simulated worker gets to them.
+In: messages of tasks. Out: events, in an order that depends only on the seed and the calls. Tasks are run by
+`loader.work` in this process, at the step at which the simulated worker gets to them.
 
 The transport checks that its caller keeps the protocol: a call that `loader/executors/transport.py` forbids raises
 `TransportMisuseError`. A caller who waits for a result that cannot come gets `StuckError`, where real workers would
@@ -62,8 +62,8 @@ class Faults:
         hang: a worker stops. Used only if the run has a timeout, because otherwise the loop would wait for ever.
         come_back: a worker that has stopped continues.
         all_end: the process that makes workers ends, and all workers with it.
-        lose: workers end with their machine, and their rows are lost. Used only with `may_lose_rows`.
-        resize: the number of workers for which there is room changes. Used only with a `depth`.
+        lose: workers end with their machine, and their rows are lost. Set it only with `may_lose_rows`.
+        resize: the number of workers for which there is room changes. Set it only with a `depth`.
         interrupt: Ctrl-C comes at a call of a method.
         most: largest number of ends, stops and interrupts together. A task is given up after three ends, so with at most
             two, no task is given up.
@@ -111,7 +111,7 @@ class _FakeWorker:
 
 
 class FakeTransport(Transport):
-    """A transport whose workers are simulated in this process. The same seed gives the same events.
+    """A transport whose workers are simulated in this process. The same seed and the same calls give the same events.
 
     Args:
         pipeline: pipeline that the workers run.

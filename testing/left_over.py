@@ -1,7 +1,7 @@
 """List what this process has: threads, child processes, open descriptors, shared memory. So a test finds what is left behind.
 
-In: nothing. Out: for each kind of thing, a description of each thing by its key. A key is not used a second time for
-another thing soon after, unlike a process id or the number of a descriptor alone.
+In: nothing. Out: for each kind of thing, a description of each thing by its key. A key says more than
+a process id or the number of a descriptor, which may soon be used again for another thing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OUR_SHARED_MEMORY = "headrace"
 
 
 def everything() -> Things:
-    """Return all threads, descendant processes, descriptors, and pieces of headrace's shared memory that exist now.
+    """Return Python's threads, and all descendant processes, descriptors and files of headrace's shared memory.
 
     Without `/proc`, as on macOS, processes and descriptors are not found.
     """

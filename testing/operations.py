@@ -17,9 +17,9 @@ from .streams import StreamConformance
 class OperationConformance(StreamConformance):
     """Tests of an operation: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that the stream is the same in every run, for any number of workers and if workers end, that a state of
-    any step and any number of shards continues exactly, that records are not changed in place, and that with
-    `on_error="skip"` and a record that fails, the stream is the same for any number of workers.
+    They check that the stream is the same in a second run, for the numbers of workers in `worker_counts`, and if workers
+    end; that a state of each step continues exactly, also on another number of shards; that records are not changed in
+    place; and that with `on_error="skip"` and a record that fails, workers do not change the stream.
 
     Attributes:
         count: number of records.
@@ -62,7 +62,7 @@ class OperationConformance(StreamConformance):
         assert not changed, f"the operation changes records {changed} in place"
 
     def test_a_record_that_fails_is_the_same_for_any_worker_count(self) -> None:
-        """An error of a record is raised at its place in the stream, or skipped, whoever does the work."""
+        """A record that fails is skipped by workers as without them, or its error is raised."""
         bad = comparable(self.record(self.count // 2))
 
         def fail(record: Any) -> Any:

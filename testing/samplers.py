@@ -17,13 +17,13 @@ from .streams import StreamConformance, first_of
 class SamplerConformance(StreamConformance):
     """Tests of a sampler: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that a position has the same record whenever and wherever it is asked for, that the stream is the same
-    for any number of workers and if workers end, that a state of any step and any number of shards continues exactly,
-    and that each record comes once in each epoch.
+    They check that a position has the same record whenever and wherever it is asked for; that the stream is the same
+    for the numbers of workers in `worker_counts`, and if workers end; that a state of each step continues exactly, also
+    on another number of shards; and that in the first two epochs, all records come equally often.
 
     Attributes:
         count: number of records.
-        each_once: True (default): each record comes once in each epoch. False for a sampler that draws at random.
+        each_once: True (default): each record must come once in each epoch. False for a sampler that draws at random.
         worker_counts: numbers of worker processes whose streams are compared with the stream of none.
         shard_counts: numbers of shards before and after the number changes.
 
@@ -66,7 +66,7 @@ class SamplerConformance(StreamConformance):
         assert all(0 <= key < self.count for key in expected)
 
     def test_each_record_comes_once_in_each_epoch(self) -> None:
-        """As many times as the sampler has epochs."""
+        """In the first two epochs, or in the only one, all records come, and equally often."""
         if not self.each_once:
             pytest.skip("each_once is False")
         counts = Counter(first_of(iter(self.loader()), min(len(self.sampler()), 2 * self.count)))

@@ -161,8 +161,8 @@ def simulate(stream: Any, seeds: Iterable[int] = range(100)) -> None:
     """Run a stream with simulated workers once for each seed, and compare its elements with those of a run without workers.
 
     A seed decides which workers die, stop or come late, and when the loop is interrupted by Ctrl-C, resumed from an
-    earlier state, or closed. No process is made: operations run in this process, so a run takes some milliseconds. At most
-    16 elements are compared.
+    earlier state, or closed. No process is made: operations run in this process, so a run of quick operations takes some
+    milliseconds. At most 16 elements are compared.
 
     Args:
         stream: a `DataLoader`, `MapDataset` or `IterDataset`. Its options of workers are replaced by random ones.

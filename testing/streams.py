@@ -19,7 +19,9 @@ STEPS = 40
 
 
 class StreamConformance:
-    """Base of the classes whose tests run a loader. A subclass defines `loader`. They compare at most 40 elements.
+    """Base of the classes whose tests run a loader. A subclass defines `loader`.
+
+    They compare at most 40 elements, except in the test with other shards.
 
     Attributes:
         worker_counts: numbers of worker processes whose streams are compared with the stream of none.

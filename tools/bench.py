@@ -1,7 +1,7 @@
 """The command `headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
 
-The verdict goes to standard output. Output of the program itself is dropped, unless `--show-output`
-is given. With a name, batches are taken from that loader. Without a name, the program runs as in a
+The verdict goes to standard output. What the program prints is dropped, unless `--show-output` is
+given. With a name, batches are taken from that loader. Without a name, the program runs as in a
 shell, with its own steps, until enough of them were measured or its time is over. Then it is
 interrupted as by Ctrl-C.
 """
@@ -38,7 +38,7 @@ def bench(options: argparse.Namespace) -> int:
     Raises:
         OutputError: a file cannot be written, or is named twice.
         MissingExtraError: the page needs matplotlib, which is not installed.
-        ProgramError: the program fails, or has no loader or no loop.
+        ProgramError: the program fails, has no loader or no loop, or takes too few steps in time.
     """
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"--html and --timeline are both {options.html}. Pass two different files.")

@@ -26,12 +26,12 @@ MOST_NAMED = 1000  # largest number of missing files that are listed: a file's n
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states that the processes of one run saved at one step; some may be missing.
+    """The states that the processes of one run saved together; some may be missing.
 
     Attributes:
         path: path of the folder, or of the only file.
         states: the states, in the order of their shards.
-        missing: file names of the processes whose states are missing.
+        missing: names of the files, at most 1,000, that the folder lacks, each with the state of one process.
     """
 
     path: Path
@@ -89,8 +89,8 @@ def inspect(options: argparse.Namespace) -> int:
         options: parsed arguments of the command line.
 
     Raises:
-        CheckpointError: after printing, if states of a checkpoint are missing; or if one cannot be
-            read.
+        CheckpointError: after printing, if states of a checkpoint are missing; before, if there is no
+            checkpoint, or a state cannot be read.
     """
     found = list(checkpoints(options.path))
     print(json.dumps([each.to_dict() for each in found]) if options.json else "\n\n".join(map(str, found)))
@@ -107,7 +107,7 @@ def print_differences(options: argparse.Namespace) -> int:
         options: parsed arguments of the command line.
 
     Raises:
-        CheckpointError: a path has not exactly one complete checkpoint.
+        CheckpointError: a path has not exactly one complete checkpoint, or a state cannot be read.
     """
     changes = compared(options.one, options.two)
     if options.json:
@@ -118,7 +118,9 @@ def print_differences(options: argparse.Namespace) -> int:
 
 
 def compared(one: Path, two: Path) -> list[str]:
-    """Compare two checkpoints. Return a text for each difference; an empty list if they are equal.
+    """Compare two checkpoints. Return a text for each difference; an empty list if none is found.
+
+    Compared are places in the stream, histories, and descriptions of sources, orders and operations.
 
     Raises:
         CheckpointError: a path contains no checkpoint or several, or lacks the states of some
@@ -162,7 +164,7 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
 
 
 def checkpoints(path: Path) -> Iterator[Checkpoint]:
-    """Yield the checkpoints in the folders under a path, or the one file at the path.
+    """Yield the checkpoints in the folder at a path and in all folders inside it, or the one file at the path.
 
     Raises:
         CheckpointError: there is no checkpoint, or a state cannot be read.
@@ -190,7 +192,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """Return a sort key for paths, with which numbers in names sort by value: "9" before "10"."""
+    """Return a sort key for paths, with which folders that are named by a number sort by its value: "9" before "10"."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
 
 
@@ -221,7 +223,7 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return how many records the run of a checkpoint and earlier runs have read. Records of skipped steps count, too."""
+    """Return how many records these shards and all earlier runs have read. Records of skipped steps count, too."""
     lineage = states[0].history.shards[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 

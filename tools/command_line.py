@@ -1,7 +1,8 @@
 """The command `headrace` with its subcommands, and `--version`.
 
 Results go to standard output. The exit status is 0; for `diff`, `checkpoint diff`, `verify` and `demo` 1 if there are
-differences, for `find` 1 if something was found; 1 if nobody reads the output any more; 2 for errors; 130 after Ctrl-C.
+differences, for `find` 1 if something was found; 1 if nobody reads the output any more; 2 for errors that are printed in
+one message, 1 for errors with a traceback; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command `headrace`, and return its exit status.
 
-    Errors of headrace and of the system are printed.
+    Errors of headrace and of the system are printed; others are raised.
 
     Args:
         arguments: arguments of the command line, without the program's name; None: those of this

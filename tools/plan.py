@@ -1,6 +1,6 @@
 """The command `headrace plan`: measure a program's batch, and compute how many workers hide the work on it.
 
-The batch is measured as by `headrace bench`. No cluster is needed for the computation. Several
+Batches are made and measured in one thread. No cluster is needed for the computation. Several
 things work at the same time, and a step takes as long as the slowest: the user's thread, which
 receives the batch and does the step; the workers, which share their work; the cores that they run
 on; and the network into this machine.
@@ -73,7 +73,7 @@ class Plan:
     Attributes:
         needs: needs of a step.
         machines: the available machines.
-        workers: number of workers. With fewer, the step waits.
+        workers: number of workers: as many as the work needs, and a tenth more (at least one).
         nodes: number of nodes of a cluster in addition to this machine; 0 if this machine is
             enough.
         seconds: seconds of a step with these workers.
@@ -90,7 +90,7 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """Return the smallest plan that hides the work; or, if the network is too slow, the plan that comes closest.
+        """Return a plan that hides the work, with a tenth to spare; if the network is too slow, the plan that comes closest.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -142,7 +142,7 @@ class Plan:
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
         """Yield (nodes, workers, seconds of a step, share of waiting) for 0 to 8 nodes, but no more than in the plan.
 
-        There are as many workers as keep the cores busy, but no more than in the plan.
+        There are as many workers as keep the cores busy, but at least one, and no more than in the plan.
         """
         for nodes in range(min(self.nodes, LISTED) + 1):
             room = self.machines.cores_per_node * nodes or self.machines.cores

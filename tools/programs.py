@@ -65,7 +65,7 @@ class Program:
             arguments: command line arguments of the program.
 
         Raises:
-            ProgramError: the program cannot be read, fails, or has no such loader.
+            ProgramError: the program cannot be read, fails, or has no such loader; or, without a name, several.
         """
         with self.run(self.path.stem, arguments) as names:
             yield self._found(names)
@@ -206,7 +206,7 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def program_errors(path: Path) -> Iterator[None]:
-    """Return a context in which an exception of the program at `path` becomes an error that names the program's line.
+    """Return a context in which an exception of the program at `path` becomes an error with the program's line, if known.
 
     If the program exits with status 0, the context ends without an error.
 

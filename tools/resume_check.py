@@ -1,4 +1,4 @@
-"""Resume a loader at every step. If the stream differs, find the first operation with other results."""
+"""Run and resume a loader several times. If the stream differs, look for the first operation with other results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     time: without workers at every step; with workers at four steps, because workers take time to
     start. All runs but the first two use fresh copies of the operations, made by cloudpickle (if it can
     copy them), as a restarted program does. So the check finds state that operations keep between calls.
-    The same records are read several times. Checksums are stored, not batches.
+    The same records are read several times. Of arrays, only checksums are stored.
 
     Args:
         loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` is not
@@ -72,11 +72,11 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
         What was compared and found equal.
 
     Raises:
-        TypeError: `loader` is none of these, for example an iterator; or a number is not an
-            integer.
+        TypeError: `loader` is none of these, for example an iterator; or another argument has a wrong
+            type.
         ValueError: `steps` is below 1, or a number of workers is negative.
-        NotDeterministicError: something differs. The message names the first operation, in order,
-            that gives other results for the same records, or the source.
+        NotDeterministicError: something differs. If this can be found out, the message names the source, or
+            the first operation that gives other results for the same records.
 
     >>> import headrace
     >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
@@ -112,7 +112,7 @@ def description_of(loader: Any, function: str) -> LoaderDescription:
     """Return the description of a loader or dataset that a user gave to `function`.
 
     Raises:
-        TypeError: `loader` is none.
+        TypeError: `loader` is neither a loader nor a dataset.
     """
     dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
@@ -125,7 +125,7 @@ def description_of(loader: Any, function: str) -> LoaderDescription:
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator over a pipeline with another number of workers, and with the other options of a loader."""
+    """Return an iterator over `pipeline` with `workers` workers. All other options are those of `loader`."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
@@ -181,8 +181,8 @@ def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tup
     """Run the first `steps` steps of a pipeline without workers, with the other options of the loader.
 
     Returns:
-        Checksums of the elements, and the state before each element. If the stream ends, there
-        is one more checksum, for its end.
+        Checksums of the elements, and the state before each element. If the stream ends before `steps`
+        elements, there is one more checksum, for its end.
     """
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
@@ -234,7 +234,8 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
             state: the state; None for the beginning.
 
         Returns:
-            The elements, each as a checksum and a text with the keys of its records; and the states before them.
+            The elements, each as a checksum and a text with the keys of its records; and the states before them
+            (and the last state, if the stream ended).
         """
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
@@ -309,7 +310,7 @@ def _some(numbers: range, count: int) -> list[int]:
 
 
 def _checksum(element: Any) -> Any:
-    """Return a small value that is equal for elements that are equal bit for bit."""
+    """Return a value that is equal for elements that are equal bit for bit. Of plain arrays, it has only checksums."""
     leaves, structure = flatten(element)
     return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
 
@@ -325,7 +326,7 @@ class _Opaque:
     """Wrapper of a value of any class, for comparisons.
 
     It equals a wrapper whose value is equal, or has the same pickle, or, if neither can be pickled,
-    has the same class.
+    has the same class. Of sets, the pickles of their members are compared.
     """
 
     def __init__(self, value: Any) -> None:

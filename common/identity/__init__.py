@@ -1,1 +1,1 @@
-"""Identities of values and functions: descriptions and digests, which change when the value or function changes."""
+"""Identities of values and functions: descriptions and digests, which are compared to notice changes."""

@@ -1,8 +1,8 @@
-"""Digest of a function, for cached results. It changes when the code changes, or anything to which the code refers.
+"""Digest of a function, for cached results. It changes when the code changes, or most of what the code refers to.
 
 It covers the code, constants, defaults, the closure, globals that the code names, functions and
-classes of the function's own module, and attributes of objects. Functions of other modules count by
-name only.
+classes of the function's own module, and attributes of objects. Functions and classes of other modules
+count by name only, and objects that are nested too deep by the name of their class.
 """
 
 from __future__ import annotations

@@ -42,13 +42,14 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
 
 
 def described(value: Any, depth: int = 0) -> Any:
-    """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its plain attributes.
+    """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its attributes.
 
-    An object may have a method `identity_parameters()` that returns its parameters.
+    Of an object that cannot be called, only plain attributes are described. An object may have a method
+    `identity_parameters()` that returns its parameters.
 
     Args:
         value: the operation or parameter.
-        depth: number of objects that contain it; at 6, an object is described by its class only.
+        depth: number of objects that contain it; at 6, an object or container is described by its class only.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -208,7 +209,7 @@ def record(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: the record.
-        depth: number of containers that contain it; at 6, a value is described by its class only.
+        depth: number of containers that contain it; at 6, a container or object is described by its class only.
     """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())

@@ -1,6 +1,6 @@
 """Infer the shapes and dtypes of a dataset's elements without reading records, as Grain does.
 
-The only user function that is called is `output_spec`.
+Of the user's functions, only `output_spec` is called; for an interleave, also those that make its first dataset.
 
 In: a dataset. Out: a tree of shapes and dtypes. The number of rows is None for batches that may be
 short.

@@ -21,7 +21,7 @@ LOGGER = logging.getLogger("headrace")
 class ReadOptions(OurReadOptions):
     """Number of threads that read records ahead, and number of records that they hold.
 
-    As in Grain, a source is called only on these threads. Their names end with `_` and a number,
+    As in Grain, a stream calls its source only on these threads. Their names end with `_` and a number,
     from 0. A buffer smaller than the number of threads logs a warning.
 
     Attributes:
@@ -55,7 +55,7 @@ class ReadOptions(OurReadOptions):
 
 
 def as_read_options(options: Any) -> Any:
-    """Convert read options of Grain or headrace to `ReadOptions`; for None, return the defaults."""
+    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults; return other values unchanged."""
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
@@ -88,7 +88,7 @@ class MultiprocessingOptions:
 class ExecutionTrackingMode(enum.Enum):
     """Grain's option that says which times are measured.
 
-    No effect here: `iterator.stats()` always contains all measurements.
+    No effect here: `iterator.stats()` contains the measurements.
     """
 
     DISABLED = enum.auto()

@@ -1,6 +1,6 @@
 """Grain's names, run by headrace: `import headrace.compat.grain as grain`.
 
-Programs run with only the import changed. Orders and random numbers are the same as Grain's.
+Most programs run with only the import changed. Orders and random numbers are the same as Grain's.
 """
 
 from ..adapters.chains.iter_dataset import IterDataset as IterDataset

@@ -44,7 +44,7 @@ class TrainingPlace:
 
 
 class _EpochEnds:
-    """Marker that `model.stop_training` has while an epoch resumed from an earlier run ends.
+    """Marker that `model.stop_training` has while an epoch ends, because Keras may not know that it ends.
 
     Keras only tests whether `model.stop_training` is true.
     """

@@ -29,7 +29,7 @@ class Family(NamedTuple):
     """A metric with all its values.
 
     Attributes:
-        name: its name, such as "steps_total". Names that end with "_total" only grow.
+        name: its name, such as "steps_total". Names that end with "_total" are of counts.
         text: its description.
         labels: names of the labels of each value.
         values: pairs of a value and the labels' values.
@@ -42,7 +42,7 @@ class Family(NamedTuple):
 
     @property
     def grows(self) -> bool:
-        """True if the values are counts, which only grow."""
+        """True if the values are counts, which grow until `set_state` changes them."""
         return self.name.endswith("_total")
 
 
@@ -65,7 +65,7 @@ class _Seen(NamedTuple):
 
 
 class LoopMetrics:
-    """The loops whose metrics are computed, by name. LoopMetrics are not kept alive.
+    """The loops whose metrics are computed, by name. Loops are not kept alive.
 
     Args:
         named: the loops that are known now.

@@ -117,7 +117,7 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print how the results of two trainings differ. Return True if they are equal."""
+    """Print how the results of two trainings differ. Return True if their losses, records and weights are equal."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")

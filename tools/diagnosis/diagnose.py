@@ -54,7 +54,7 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
         TypeError: `loader` is not a loader of headrace, or an argument has a wrong type. Exceptions
             of the source and the operations are raised, too.
         ValueError: an argument is out of range.
-        ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
+        ProgramError: fewer than three batches come before the end of the stream, or in time.
 
     >>> import headrace
     >>> loader = headrace.load(range(1000), transformations=[lambda x: sum(range(20_000))], batch_size=8)
@@ -84,7 +84,7 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 
     Raises:
         TypeError: `loader` is not a loader of headrace.
-        ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
+        ProgramError: fewer than three batches come before the end of the stream, or in time.
     """
     reads: list[int] = []
 
@@ -173,7 +173,7 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Return True if the loop of `other` runs over the same loader, or over another epoch of it."""
+        """Return True if both loops have the same source, operations and number of workers, as two epochs of a loader do."""
         return self._runs == other._runs
 
     @property

@@ -1,4 +1,4 @@
-"""Format a verdict as text: one sentence, a table, and possible changes."""
+"""Format a verdict as text: a line, a table, and possible changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Diagnosis:
     Attributes:
         finding: what the step waits for: its `kind`, and its `stage`, such as the name of an
             operation.
-        changes: proposed changes. The first one is the remedy for the finding.
+        changes: proposed changes. If there is a remedy for the finding, it is the first one.
         measured: the measured numbers, per step.
         possible: seconds per step if batches are only taken, without the user's own work; 0 if this
             was not measured.
@@ -59,7 +59,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """What the step waits for and, if there is a remedy, the remedy, in one sentence."""
+        """What the step waits for and, if there is a remedy, the remedy, on one line."""
         measured, finding = self.measured, self.finding
         cure = self.changes[0].cure if self.changes else ""
         if not cure and finding.kind in HELPED_BY_WORKERS and all_cores_work(measured):

@@ -140,7 +140,7 @@ def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
     """Read the records with these keys from a source, and return the cost of one record.
 
-    If the source reads records one by one, the median is used, because some may take far longer.
+    If the source reads records one by one, `seconds` is the median, because some may take far longer.
     """
     read = reader_of(leaf.source)
     began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()

@@ -24,7 +24,7 @@ HANDED = 25e-6
 
 @dataclass(frozen=True)
 class WorkPart:
-    """A part of the work of one step, done by the workers or, without workers, by the user's thread.
+    """A part of the work of one step, done by the workers or, without workers, by the thread of the user or of a feeder.
 
     Attributes:
         name: name of the operation, or description of other work.
@@ -139,9 +139,9 @@ class Dropped:
     """Records that a filter drops after work was done for them.
 
     Attributes:
-        name: name of the filter.
-        share: share of the filter's inputs that it drops.
-        before: seconds of the work on a step's records before the filter, including reading.
+        name: name of the filter; of several filters, the last one.
+        share: share of the records that it and the filters before it drop.
+        before: seconds of the work on a step's records before the filter, with reading and without other filters.
         operations: part of these that was spent in operations.
         after: names of these operations.
     """
@@ -170,7 +170,7 @@ class Measured:
         own_processor: processor seconds of the user's own work.
         rare: cost of a few records that take far longer than others; None if there are none.
         gil: median seconds that a thread waited for Python's lock (GIL).
-        workers: number of workers; 0 if the user's thread makes the batches.
+        workers: number of workers; 0 if the thread of the user or of a feeder makes the batches.
         worker_kind: "process", "thread", or the name of another executor.
         cores: number of cores of the machine that works.
         step_known: True if the loop had the user's own steps; False if batches were only taken, as
@@ -191,7 +191,7 @@ class Measured:
             if unknown.
         read_seconds: seconds of all reads of records together, including those made in advance.
         rows: number of rows in the element of a step; 0 if it is `records`.
-        dropped: records that a filter drops; None if there is no filter.
+        dropped: records that a filter drops; None if there is no filter, or if it is unknown.
         others: mean number of this machine's cores that other programs used meanwhile.
     """
 

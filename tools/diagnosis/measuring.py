@@ -90,7 +90,8 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
     Args:
         loop: an iterator or a feeder.
-        seconds: measuring time. A task is reported if it takes half of it, but at least half a second.
+        seconds: measuring time. A task is reported if it takes half of it, but at least half a second; or as long as
+            the loop's own `hang_seconds`, if that is less.
     """
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)

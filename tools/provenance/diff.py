@@ -60,7 +60,7 @@ class Difference:
 
     @property
     def step(self) -> int | None:
-        """First step at which the streams differ; None if they do not differ, or if it is unknown."""
+        """Smallest known step of the reasons; None if none is known. A reason of unknown step may begin earlier."""
         return min((reason.step for reason in self.reasons if reason.step is not None), default=None)
 
     def __bool__(self) -> bool:
@@ -188,7 +188,7 @@ class _Side:
         return self.identity.order.get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step with the position at which two orders differ; None if only running the pipeline would tell.
+        """Return the step with the position at which two orders differ; None if it is unknown without running the pipeline.
 
         Args:
             found: the difference.

@@ -63,7 +63,7 @@ class OmittedSearch:
         since: first step of the search.
         positions: number of positions that were checked, on all shards together.
         whole: True if all positions until the end of the stream were checked. False if the search ended
-            earlier, because all later epochs have the same records.
+            earlier, after the next whole epoch.
         count: number of positions that have an omitted record.
         found: the omitted records at the first of these positions, at most 20.
     """
@@ -86,7 +86,7 @@ class OmittedSearch:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        until = "to the end" if self.whole else "to the end of the next epoch; later ones have the same records"
+        until = "to the end" if self.whole else "to the end of the next epoch"
         said = f"{self.count:,} are read" if self.count else "none is read"
         yield f"{self.keys:,} records looked for at {self.positions:,} positions, from step {self.since:,} {until}: {said}."
         rows = (
@@ -110,7 +110,8 @@ def find_omitted(
 
     It checks each position of the order from that step to the checkpoint (if that is later), and as many further ones
     as two epochs have, or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about
-    0.1 s per million positions. A record that an operation drops counts as read.
+    0.1 s per million positions. A record that an operation drops counts as read. Later positions are not checked: there, a
+    `WeightedSampler` may draw a record for the first time.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an
@@ -127,8 +128,9 @@ def find_omitted(
     Raises:
         TraceError: the loader omits nothing, plans batches, or has a source without random access; the step was
             skipped, or is from before a change of shards; or records of joined streams are unknown until they are read.
-        CheckpointError: the state cannot be read, or belongs to another pipeline.
-        TypeError: `loader` is not a loader, or an argument has a wrong type.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
+        TypeError: `loader` is not a loader, or `since` or `shards` is not an integer.
+        ValueError: `since` is negative, or `shards` is less than 1.
         TypeError, RecordKeyError, SourceError: `keys` do not fit the source.
 
     >>> import headrace

@@ -116,8 +116,8 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
             after it, the first one.
 
     Raises:
-        CheckpointError: there is no checkpoint, or there are several and `step` is None; or a state
-            is missing or cannot be read.
+        CheckpointError: there is no checkpoint, or there are several and `step` is None or does not
+            choose one; or a state is missing or cannot be read.
     """
     if isinstance(checkpoint, (str, Path)):
         return list(states_at(Path(checkpoint), step))

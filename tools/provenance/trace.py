@@ -144,9 +144,10 @@ def trace(
     The result is exactly what is delivered, also if datasets are mixed or packed, steps are
     skipped, or the number of shards changed before the checkpoint. Step 10^9 costs no more than
     step 1, and no record is read, unless records decide what is in a step. They do with a filter, a
-    flat map, a `Pack` of a stream, or after the end of a stream that is joined with others. Then
-    the pipeline is run to that step in this thread: from the checkpoint, or for an earlier step
-    from the beginning. Maps and batches after these operations are not run.
+    flat map, a `Pack` of a stream, `on_error="skip"`, a source without random access, or after the end
+    of a stream that is joined with others. Then the pipeline is run to that step in this thread: from
+    the checkpoint, or for an earlier step from the beginning. Maps and batches after the last such
+    operation are not run, except with `on_error="skip"`.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description,
@@ -166,8 +167,9 @@ def trace(
     Raises:
         TraceError: the stream ends before the step; or the step was skipped, or is from before a
             change of shards, batch size or weights.
-        CheckpointError: the state cannot be read, or belongs to another pipeline.
-        TypeError: `loader` is not a loader, or an argument has a wrong type.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
+        TypeError: `loader` is not a loader, or `step` or `shards` is not an integer.
+        ValueError: `step` is negative, or `shards` is less than 1.
 
     >>> import headrace
     >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4)

@@ -163,8 +163,8 @@ class Indexed(Apply):
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
     """Return a stream whose elements have consecutive indices, and the number of positions per element.
 
-    Element `i` of the stream begins at position `i * positions`. If operations of the stream omit
-    or add elements, a node that counts its rows is put on top, and positions are indices of rows.
+    Element `i` of the stream begins at position `i * positions`. Where this is not so by itself, for
+    example after a filter, a node that counts its rows is put on top, and positions are indices of rows.
 
     Args:
         stream: the elements.

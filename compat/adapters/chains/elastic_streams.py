@@ -1,7 +1,7 @@
 """Elastic streams: interleaves whose datasets are divided over shards, with one state per dataset.
 
 In: a stream made by an interleave, with maps and filters after it. Out: an iterator over one
-shard's batches; its states can be restored by any number of shards.
+shard's batches. The states of all shards together can be restored by any number of shards.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
 
 
 class ParquetIterDataset(IterDataset[dict[str, Any]]):
-    """The rows of Parquet files, as dicts; several files are interleaved, 16 open at a time.
+    """The rows of Parquet files, as dicts; several files are interleaved, at most 16 open at a time.
 
     Args:
         path: path of a file, or a list of paths.
@@ -163,8 +163,8 @@ class InterleaveIterDataset(IterDataset[Any]):
     At most `cycle_length` streams are open. When a stream has ended, the next unopened stream takes
     its place at its next turn.
 
-    A state has, for each of the `cycle_length` places, the number and the state of the open
-    stream as JSON text, or "null" for a place without a stream. The entry `later` has start
+    A state has, for each stream that may be open at a time, the number and the state of the open
+    stream as JSON text, or "null" if no stream is open there. The entry `later` has start
     states of streams that are not open yet, by their number.
 
     Args:

@@ -172,7 +172,7 @@ class IterDataset(_Base[T]):
         return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """If this stream is a packing, return it with its input made by workers; None if not or if useless."""
+        """Return this stream with its input made by workers; None if it is no packing, or if workers would not help."""
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
@@ -354,7 +354,7 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread, up to `prefetch_buffer_size` elements ahead. No effect with workers or 0.
+    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead; not with 0, workers or `seed_globals`.
 
     Raises:
         ValueError: `prefetch_buffer_size` is negative.

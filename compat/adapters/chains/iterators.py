@@ -209,8 +209,8 @@ class EngineIterator(DatasetIterator[T]):
         """Return the index of the next element, or of the next batch if the dataset is batched.
 
         Raises:
-            NotImplementedError: if elements have no index: after a filter or a flat map, or with
-                several datasets.
+            NotImplementedError: if elements have no index, for example after a filter, or with several
+                datasets.
         """
         pipeline = self.run.pipeline
         only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
@@ -226,7 +226,7 @@ class EngineIterator(DatasetIterator[T]):
         """Move to the element with this index.
 
         Raises:
-            NotImplementedError: if elements have no index: after a filter or a flat map, or with several
+            NotImplementedError: if elements have no index, for example after a filter, or with several
                 datasets.
             StateIndexError: if the index is past the end.
         """
@@ -272,7 +272,7 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 
     Raises:
         NotImplementedError: if elements have no index, for example after a filter.
-        IndexError: if there is no such element.
+        IndexError: if the index is above the number of elements.
     """
     _with_index(ds_iter, "set_next_index").go_to_index(index)
 

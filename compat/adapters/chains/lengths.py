@@ -1,7 +1,7 @@
 """Lengths of datasets that never end, as Grain computes them.
 
-In: a node. Out: its length in Grain. A batch or a slice of an endless dataset has a length below
-`ENDLESS`.
+In: a node. Out: its length in Grain. A batch or a slice of an endless dataset may have a length
+below `ENDLESS`.
 """
 
 from __future__ import annotations

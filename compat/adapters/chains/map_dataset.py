@@ -175,7 +175,7 @@ class MapDataset(OurMapDataset[T]):
     ) -> MapDataset[Any]:
         """Mix the elements of several datasets in Grain's order.
 
-        The mix ends before an element of a dataset would come a second time.
+        As in Grain, the mix ends early enough that no element of a dataset comes a second time.
 
         Args:
             datasets: datasets that are not empty.

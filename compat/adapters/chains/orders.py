@@ -109,7 +109,7 @@ class Mix(Choice):
 
     @cached_property
     def length(self) -> int:
-        """The number of elements before a dataset would deliver an element twice; at most `sys.maxsize`."""
+        """The number of elements, computed as in Grain so that no dataset delivers an element twice; at most `sys.maxsize`."""
         total = sum(self.weights)
         return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
 

@@ -40,7 +40,7 @@ _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
 
 def is_grains(state: Any) -> bool:
-    """Return True if `state` is a dict in Grain's form; False if it is a state of headrace's engine or no dict."""
+    """Return True if `state` is a dict, and not a state of headrace's engine, so that it may be one of Grain's."""
     return isinstance(state, dict) and "cursor" not in state and "version" not in state
 
 

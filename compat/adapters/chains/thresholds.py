@@ -1,4 +1,4 @@
-"""Filters that count the elements they omit, and warn or raise above a limit, as in Grain.
+"""Filters that count the elements they omit, and warn or raise at a limit, as in Grain.
 
 In: the tree of a stream, and `DatasetOptions`. Out: the same tree, with filters that count.
 """
@@ -117,7 +117,7 @@ class WatchedFilter(Filter):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The filter's function, which also counts its results; it raises ValueError above the limit in the options."""
+        """The filter's function, which also counts its results; it raises ValueError at the limit in the options."""
         function = self.watched.function
 
         def counted(element: Any) -> bool:

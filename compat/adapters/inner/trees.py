@@ -92,7 +92,7 @@ def assert_same_structure(a: Any, b: Any) -> None:
 def spec_like(structure: Any) -> Any:
     """Return a tree in which each leaf is replaced by a text of its type and shape.
 
-    A list or tuple whose items all have one type counts as a leaf.
+    A list or tuple that is empty, or whose items all have one type, counts as a leaf.
 
     >>> spec_like({"x": np.zeros((2, 3)), "y": [1, 2], "z": "text"})
     {'x': 'float64[2, 3]', 'y': 'list<int>[2]', 'z': 'str[]'}

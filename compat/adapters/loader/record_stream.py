@@ -24,7 +24,8 @@ class RecordStream:
     """A stream of elements, which functions on iterators (and transforms) make of a shard's records.
 
     Its state has two numbers: the index of the record at which the functions start after a restore, and how many of
-    the elements made from this record on were already delivered. These elements are made once more and dropped.
+    the elements made from this record on were already delivered. These elements are made once more and dropped. A state
+    that was made of a state of Grain also has the number of elements that each flat map had given.
 
     Args:
         source: a source of records.

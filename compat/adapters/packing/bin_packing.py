@@ -73,14 +73,14 @@ class BinPack(Packing):
 
     Args:
         parent: a stream of documents: dicts of arrays.
-        length_struct: length of a row, for each feature. Other features are omitted. A
+        length_struct: length of a row, for each feature. Other features, except meta features, are omitted. A
             feature may be a tree with a length for each leaf; then it must be a meta feature, and
             its alignment and padding are trees, too.
         num_packing_bins: number of bins that are filled at a time.
         seed: for the order of the rows.
         shuffle_bins: True (default) shuffles the rows; False keeps the order of the bins.
         shuffle_bins_group_by_feature: name of a feature; rows are sorted by the mean of its
-            distinct values.
+            distinct values other than 0.
         meta_features: features without segment ids and positions. A meta feature without a length
             is emitted as a list of the documents' values.
         pack_alignment_struct: for a feature, a number; each document starts at a multiple of it.

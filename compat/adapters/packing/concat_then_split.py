@@ -30,7 +30,7 @@ class BOSHandling(enum.Enum):
 class ConcatThenSplitIterDataset(Packing):
     """A stream of rows that documents fill end to end.
 
-    With one feature, which is cut, only the last row has padding. With several, a row ends when one of them is full.
+    With one feature, which is cut, at most one row has padding. With several, a row ends when one of them is full.
 
     Args:
         parent: a stream of dicts of arrays, with the features of `length_struct`.

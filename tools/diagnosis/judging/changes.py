@@ -79,7 +79,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """Propose as many workers as hide the work or still help; at most twice as many if the user's step is unknown."""
+    """Propose as many workers as hide the work or still help; if the user's step is unknown, at most twice as many, or 2."""
     if measured.worker_kind == "thread" and (measured.at_work > 0.5 or measured.seconds_of("sampler")):
         return
     enough = enough_workers(measured)

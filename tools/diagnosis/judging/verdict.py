@@ -95,7 +95,7 @@ def _busy(measured: Measured, reads: int | None) -> float:
 
 
 def enough_workers(measured: Measured) -> int:
-    """Return the smallest number of workers that hides their work, or beyond which more workers gain nothing."""
+    """Return the smallest number of workers that hides their work, or beyond which more gain nothing; at most 512."""
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
     return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
 
@@ -123,7 +123,7 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """Return True if over 80 % of this machine's processor time is used. Never for a Ray cluster."""
+    """Return True if the loop uses over 80 % of this machine's processor time. Never for a Ray cluster."""
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
@@ -351,7 +351,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """Return the operation that takes far longer for a few records, if these take much of the time; else None."""
+    """Return the operation (or reading) that takes far longer for a few records, if these take much of the time; else None."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
