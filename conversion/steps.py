@@ -71,7 +71,7 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Return a digest that identifies a function by its code and the values that it uses. Names are returned unchanged.
+    """Return a digest that identifies a function by its code and the values that it uses. Names and None are unchanged.
 
     Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be mixed.
 

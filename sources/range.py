@@ -16,7 +16,7 @@ class RangeDataSource:
     """Integers of `range(start, stop, step)` as records. `RangeDataSource(stop)` starts at 0.
 
     Args:
-        start: first integer. If it is the only argument, it is `stop`, and the first integer is 0.
+        start: first integer. If `stop` is not passed, this is `stop`, and the first integer is 0.
         stop: end of the range; `stop` itself is not a record.
         step: difference between two consecutive records, not 0. Default 1.
 

@@ -1,8 +1,8 @@
 """Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG files are decoded by libjpeg-turbo; PNG, WebP and TIFF files by OpenCV; others, and files that these
-cannot decode, by Pillow. If a JPEG image will be made smaller, it is decoded at some eighths of its
-size. That takes less time, and still uses every pixel.
+JPEG files are decoded by libjpeg-turbo; most PNG, WebP, TIFF and PNM files by OpenCV; most others by Pillow.
+What one library cannot decode is decoded by another one, if it can. If a JPEG image will be made smaller, it is decoded at
+some eighths of its size. That takes less time, and still uses every pixel.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _is_stored(image: Mapping[Any, Any]) -> bool:
 
 
 def _is_for_pillow(data: bytes) -> bool:
-    """Return True if Pillow, not OpenCV, decodes a file first: it is neither JPEG, WebP, TIFF nor a PNG of one frame."""
+    """Return True if Pillow decodes a file first: it is not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame."""
     if data.startswith(_PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
@@ -265,7 +265,7 @@ def _may_be_deep(data: bytes) -> bool:
 
 
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of an image file; (0, 0) for WebP, TIFF and damaged files."""
+    """Return height and width from the header of a JPEG or PNG file, or one for Pillow; (0, 0) for others and damaged ones."""
     if data.startswith(_PNG):
         return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
     if not data.startswith(_JPEG):

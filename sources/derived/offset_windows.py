@@ -57,7 +57,7 @@ class FrameOffsets:
     def around(self, field: str, episodes: Int64s, frames: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Return the frames of a field, `int64[n, k]`, and which are padding, `bool[n, k]`.
 
-        A frame that would be outside of the episode is padding. Its first or last frame is returned in its place.
+        A frame that would be outside of the episode is padding. The first or last frame of the episode is returned for it.
         """
         wanted = frames[:, None] + self.offsets[field]
         last = self.lengths[episodes][:, None] - 1
