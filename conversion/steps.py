@@ -102,7 +102,7 @@ def _code(value: Any) -> Any:
 class SingleNumbers:
     """Step that replaces arrays of one number by the number, in those fields that are expected to have one number.
 
-    An example contains only arrays, even for a label.
+    The numbers of an example are in arrays, even a single label.
 
     Args:
         records: the first records. If a field has one number in each of them that has the field, it is expected to

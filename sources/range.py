@@ -22,6 +22,7 @@ class RangeDataSource:
 
     Raises:
         ValueError: the range is empty, `step` is 0, or an integer does not fit 64 bits.
+        TypeError: an argument is not an integer.
 
     >>> source = RangeDataSource(10, 20, 3)
     >>> len(source), source[1], source.__getitems__([3, 0])

@@ -183,7 +183,7 @@ class GaussianBlur(OnImages, RandomMapTransform):
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
-        ValueError: `kernel_size` is even, or `sigma` is not above 0.
+        ValueError: `kernel_size` is even, below 1 or above 4,095; or `sigma` is not above 0, or not finite.
 
     >>> GaussianBlur(3).random_map(np.full((4, 4, 3), 7, np.uint8), np.random.default_rng(0))[0, 0].tolist()
     [7, 7, 7]

@@ -2,7 +2,7 @@
 
 JPEG files are decoded by libjpeg-turbo; most PNG, WebP, TIFF and PNM files by OpenCV; most others by Pillow.
 What one library cannot decode is decoded by another one, if it can. If a JPEG image will be made smaller, it is decoded at
-some eighths of its size. That takes less time, and still uses every pixel.
+some eighths of its size. That takes less time, and still uses all pixels, except a few at the right and lower side.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class DecodeImage(OnImages, MapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
-        max_pixels: maximum height × width, checked in the header of a JPEG, PNG or GIF before it is decoded; with
-            `frames="all"`, of all frames together. Default 2^28 (16,384 × 16,384). It protects against small files that
-            would fill the memory. OpenCV rejects TIFF and WebP files of more than 2^30 pixels.
+        max_pixels: maximum height × width, checked in the header before an image is decoded; with `frames="all"`, of all
+            frames together. Default 2^28 (16,384 × 16,384). It protects against small files that would fill the memory.
+            For TIFF, WebP and PNM files, it only counts if Pillow decodes them. OpenCV rejects more than 2^30 pixels.
         orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
             Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
         palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for

@@ -78,10 +78,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has the content of the file in
     the archive to which it leads. Nothing is unpacked to disk.
 
-    Each file is read once to find its samples. Their places are stored beside the file, as `<file>.headrace-index`, or in
-    the user's cache folder if the file's folder is read-only. An index of another program makes this pass unnecessary:
-    `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is used if there are member
-    headers at its offsets.
+    Each file is read once to find its samples. Their places are stored beside the file, as `<file>.headrace-index`; or in
+    the user's cache folder, if the file is in a store or its folder is read-only. An index of another program makes this
+    pass unnecessary: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is used
+    if there are member headers at its offsets.
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files, at any depth), or a list of these. Files of a glob or directory
