@@ -61,7 +61,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (lists of numbers), a `str`,
-    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone).
+    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone). If a list
+    of numbers has a null in it, all lists of its column in its row group are Python lists.
 
     Args:
         paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these.
@@ -80,8 +81,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         partitioning: "hive" (default): folders such as `year=2024` are fields of the records, after the columns of the
             files. They are looked for below the directory that you pass, below the part of a glob without wildcards, or
             below the directory that all passed paths share. A field has the type of a column of this name in `schema` or in
-            a file; without one it is `int32` if all its values are such integers, otherwise `str`. It is None for files in
-            no such folder. None: names of folders are ignored.
+            a file (which is not read); without one it is `int32` if all its values are such integers, otherwise `str`. It is
+            None for files in no such folder. None: names of folders are ignored.
 
     Raises:
         SourceNotFoundError: a path matches no file.
