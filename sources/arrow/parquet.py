@@ -65,8 +65,9 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     of numbers has a null in it, all lists of its column in its row group are Python lists.
 
     Args:
-        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these.
-            Files of a glob or directory are sorted by path; a list keeps its order.
+        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these. Files
+            of a glob or directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_`
+            are left out.
         columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The row group used last always stays.

@@ -86,7 +86,8 @@ class OffsetWindows(OnSource):
         episodes: the number or name of each frame's episode, where the frames of one episode are consecutive; or one number, if
             all frames belong to one episode.
         pad: what stands in the place of frames outside of the episode. "edge" (default): the first or last frame. "zero":
-            zeros; empty texts in NumPy arrays of texts; None in place of other values. False: nothing, because windows with such frames are left out.
+            zeros; empty texts in NumPy arrays of texts; None in place of other values. False: nothing, because windows with
+            such frames are left out.
 
     Raises:
         TypeError: an argument has a wrong type.

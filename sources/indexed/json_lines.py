@@ -31,8 +31,9 @@ class JsonLinesDataSource(IndexedSource[Any]):
     file is in a store or its folder is read-only.
 
     Args:
-        paths: a path, a glob, a directory (its files `*.jsonl` and `*.ndjson`, at any depth), or a list of these. Files
-            of a glob or directory are sorted by path; a list keeps its order.
+        paths: a path, a glob, a directory (its files `*.jsonl` and `*.ndjson`, at any depth), or a list of these. Files of a
+            glob or directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are
+            left out.
         index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).

@@ -85,8 +85,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files, at any depth), or a list of these. Files of a glob or directory
-            are sorted by path; a list keeps its order. A path that ends in `.json` is a list of tar files (webdataset's
-            `wids` format).
+            are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out. A path
+            that ends in `.json` is a list of tar files (webdataset's `wids` format).
         index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).

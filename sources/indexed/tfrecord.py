@@ -38,7 +38,7 @@ class TFRecordDataSource(IndexedSource[Any]):
 
     Args:
         paths: a path, a glob, a directory (its files `*.tfrec*`, at any depth), or a list of these. Files of a glob or
-            directory are sorted by path; a list keeps its order.
+            directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
         decode: True: decode each record, a `tf.train.Example` or `tf.train.SequenceExample`, to a dict: numbers become arrays
             with one axis, `int64` or `float32`; one byte string becomes `bytes`, several a list. Default False: records are
             `bytes`.

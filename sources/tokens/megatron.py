@@ -51,9 +51,10 @@ class MegatronSource(TokenDocuments):
     has the place and length of each document. Do not change a file while a source uses it.
 
     Args:
-        prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the
-            `.bin` or `.idx`, a glob of them, a directory (its `.bin` files, at any depth), or a list of these. Files of a glob
-            or directory are sorted by path; a list keeps its order. Documents are numbered from the first file to the last.
+        prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the `.bin`
+            or `.idx`, a glob of them, a directory (its `.bin` files, at any depth), or a list of these. Files of a glob or
+            directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
+            Documents are numbered from the first file to the last.
         sequences: True: records are the sequences of which documents consist, such as sentences. Default False: records are
             documents. In most datasets, each document has one sequence.
         name: name of the array in the record, default "tokens". None: the record is the array itself.

@@ -33,8 +33,8 @@ class TokenSource(TokenDocuments):
     Args:
         paths: `.npy` files with an integer array of one axis, or raw files of integers: a path, a glob, a directory (its
             `*.npy` files, at any depth) or a list of these. Files of a glob or directory are sorted by path; a list keeps its
-            order.
-            Documents are numbered from the first file to the last.
+            order. Names in a directory that begin with `.` or `_` are left out. Documents are numbered from the first file to
+            the last.
         offsets: where documents begin: n + 1 ascending integers for n documents; document k is
             `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file, for one file of tokens. Default:
             each file of tokens has its offsets in the file `<path>.offsets`.
