@@ -59,7 +59,8 @@ def convert(
     number of workers does not change the bytes that are written.
 
     Args:
-        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
+        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source,
+            but no list of texts, which are paths.
         target: a folder. It may contain files of an earlier run of the same conversion.
         to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
         source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
@@ -101,6 +102,7 @@ def convert(
         WorkerCrashedError: a worker process ended.
         PicklingError: the source or a function cannot be sent to worker processes.
         TypeError, ValueError: an argument has a wrong type, or is not one of its choices.
+        Exception: an error of `transform` or `encode`, with a note that names the record.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:

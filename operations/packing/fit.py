@@ -226,5 +226,5 @@ class Bins:
         self._rows[order] = taken
 
     def rows(self) -> Ints:
-        """Return the row of each piece, `int64[pieces]`. Rows are in the order of the indices of their first pieces."""
+        """Return the row of each piece, `int64[pieces]`. Rows are numbered by the index of the piece put into each first."""
         return np.argsort(np.argsort(self._openers))[self._rows]
