@@ -108,7 +108,7 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
 
     Returns:
         One line for each difference; an empty list if there is none. An additional file is a difference if it lies in a folder
-        of these files and has a suffix of theirs, because sources may read it.
+        that has files of the manifest, and has a suffix of theirs, because sources may read it.
 
     Raises:
         ConversionError: there is no manifest, or it cannot be read.
