@@ -53,13 +53,14 @@ def convert(
     runner_options: Sequence[str] = (),
     progress: bool = True,
 ) -> Manifest:
-    """Convert data to files with random access. Each input file becomes a file of the same name.
+    """Convert data to files with random access. Each input file becomes one file, named like it, unless `shards` is passed.
 
     A file appears when it is complete; `manifest.json` appears last. If a conversion is killed, run it again to resume. The
     number of workers does not change the bytes that are written.
 
     Args:
-        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
+        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source,
+            but no list of texts, which are paths.
         target: a folder. It may contain files of an earlier run of the same conversion.
         to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
         source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
@@ -75,7 +76,7 @@ def convert(
         transform: function that is applied to each record after decoding.
         encode: how records that are not bytes are encoded for ArrayRecord and bytes: "example" (default, except for JSON
             lines), "json", or a function, which is then applied to all records.
-        options: options of the writer. ArrayRecord: options that replace `{"group_size": 1}`; Parquet: `row_group_size`,
+        options: options of the writer. ArrayRecord: options that are added to `{"group_size": 1}`; Parquet: `row_group_size`,
             `compression` and so on; tokens: `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy`
             files of tokens.
         tokenizer: path of a tokenizer file of the library tokenizers. Default: records are tokens already.
@@ -93,14 +94,15 @@ def convert(
         The manifest: number of records and list of files.
 
     Raises:
-        SourceError: the source cannot be read, or a record is damaged. The message names file and offset.
+        SourceError: the source cannot be read, or a record is damaged. The message names the place.
         ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with `on_error="skip"`.
         ConversionError: the target contains other files, is in use by another conversion, or cannot be written; or the
-            arguments do not fit together. Complete files are kept.
+            arguments do not fit together; or a record cannot be written in this format. Complete files are kept.
         MissingExtraError: a library is not installed.
         WorkerCrashedError: a worker process ended.
         PicklingError: the source or a function cannot be sent to worker processes.
         TypeError, ValueError: an argument has a wrong type, or is not one of its choices.
+        Exception: an error of `transform` or `encode`, with a note that names the record.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -107,8 +107,8 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
         storage_options: how a folder in a store (`s3://…`) is reached.
 
     Returns:
-        One line for each difference; an empty list if there is none. An additional file is a difference if it has the suffix
-        of the shards, because sources would read it.
+        One line for each difference; an empty list if there is none. An additional file is a difference if it lies in a folder
+        that has files of the manifest, and has a suffix of theirs, because sources may read it.
 
     Raises:
         ConversionError: there is no manifest, or it cannot be read.

@@ -17,15 +17,15 @@ from .job import InputPart, Shard
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
-    """Return one shard for each input file, with the same name. Folders that all files have in common are left out.
+    """Return one shard for each input file, named like it. Folders that all files have in common are left out.
 
     Args:
         names: paths or URLs of the input files.
         suffix: suffix of the shards.
 
     Raises:
-        ConversionError: two files would have the same name, or a file would lie in the folder that a conversion works in, or
-            outside of the target.
+        ConversionError: two files would have the same name; a file would lie in the folder that a conversion works in, or
+            outside of the target; or some input files are in a store, and others on this machine.
 
     >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']

@@ -68,7 +68,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
 
     Raises:
         ConversionError: arguments do not fit together, or the input cannot be converted as requested.
-        ValueError: an argument is not one of its choices.
+        TypeError, ValueError: an argument has a wrong type, or is not one of its choices.
         SourceError: the source cannot be read.
     """
     _check(wanted)

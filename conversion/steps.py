@@ -71,7 +71,7 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Return a digest that identifies a function by its code and the values that it uses. Names are returned unchanged.
+    """Return a digest that identifies a function by its code and the values that it uses. Names and None are unchanged.
 
     Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be mixed.
 
@@ -102,7 +102,7 @@ def _code(value: Any) -> Any:
 class SingleNumbers:
     """Step that replaces arrays of one number by the number, in those fields that are expected to have one number.
 
-    An example contains only arrays, even for a label.
+    The numbers of an example are in arrays, even a single label.
 
     Args:
         records: the first records. If a field has one number in each of them that has the field, it is expected to

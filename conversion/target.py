@@ -50,7 +50,7 @@ def target_at(path: str, storage: StorageOptions | None = None) -> Target:
     """Return the target at a path or URL.
 
     Raises:
-        ConversionError: the path is a file.
+        ConversionError: the path is a file, or this process may not look it up.
     """
     options = storage or storage_options_of(None)
     return StoreTarget(path, options) if is_remote(path) else LocalTarget(path, options)

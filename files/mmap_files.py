@@ -1,6 +1,6 @@
-"""Map files into memory without a descriptor that stays open.
+"""Map files into memory; on Linux without a descriptor that stays open.
 
-Python's `mmap` takes no address, and keeps a descriptor for each mapping. So it only reserves
+Python's `mmap` takes no address, and keeps a descriptor for each mapping. So on Linux it only reserves
 addresses here, and the system is asked to map the file to these addresses. They are released like
 any mapping.
 """

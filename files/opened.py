@@ -24,8 +24,8 @@ from .urls import is_remote, local_path
 class OpenFile(Protocol):
     """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork.
 
-    It stays at the version of the file that was opened; but a local file is opened anew, at its current version, by
-    unpickling.
+    A remote file stays at the version that was opened: reads of another one are an error. A local file stays the file that was
+    opened, also if its path leads to another one later; but unpickling opens it anew by its path.
     """
 
     path: str
@@ -39,7 +39,7 @@ class OpenFile(Protocol):
         """Return the bytes `[offset, offset + length)`.
 
         Raises:
-            SourceError: the bytes cannot be read. The message names the file and the offset.
+            SourceError: the bytes cannot be read. The message names the file.
         """
         ...
 
@@ -62,7 +62,10 @@ class OpenFile(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file was modified since it was opened. A deleted file can still be read."""
+        """Raise SourceError if a local file was modified since it was opened. A deleted one can still be read.
+
+        Nothing is done for a remote file, whose reads check its version.
+        """
         ...
 
     def close(self) -> None:
@@ -144,7 +147,7 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """Raise SourceError if an open local file was modified. A deleted file can still be read, and passes.
+    """Raise SourceError if an open local file was modified, or cannot be looked up. A deleted file can be read, and passes.
 
     Does nothing for a remote file: each answer of a store contains the version of the file.
 

@@ -201,7 +201,7 @@ def text_of(path: Any) -> str:
     """Return a path as a string, with `~` at its beginning expanded, and without `file://`.
 
     Raises:
-        TypeError: `path` is neither a string nor `os.PathLike`.
+        TypeError: `path` is neither a string, bytes nor `os.PathLike`.
 
     >>> text_of(b"digits.parquet")
     'digits.parquet'

@@ -33,7 +33,7 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return True if searches skip this name: it begins with a dot, or is the folder that macOS adds to archives.
+    """Return True if a search for images skips this name: it begins with a dot, or is the folder that macOS adds to archives.
 
     >>> is_hidden(".ipynb_checkpoints"), is_hidden("__MACOSX"), is_hidden("_a")
     (True, True, False)
@@ -44,7 +44,7 @@ def is_hidden(name: str) -> bool:
 def is_left_out(name: str) -> bool:
     """Return True if a search of a folder skips this name of a file or folder: it begins with a dot or `_`.
 
-    By the custom of all programs that write folders of data, such names belong to temporary files, markers and logs.
+    By custom, such names in folders of data belong to temporary files, markers and logs.
 
     >>> is_left_out("_SUCCESS"), is_left_out(".part-0.crc"), is_left_out("part-0")
     (True, True, False)

@@ -93,7 +93,9 @@ def unsigned(url: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Return True if a relative name, from a store or a file, does not lead out of its folder.
+    """Return True if a relative name, from a store or a file, consists of plain names, and so stays in its folder.
+
+    The result is False for a name with an empty component, `.` or `..`, even one that stays inside, such as "a/../b".
 
     >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
     [True, False, False, False, False]

@@ -19,8 +19,8 @@ _BUFFER_BYTES = 1 << 20
 def written_whole(path: str) -> Iterator[BinaryIO]:
     """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
 
-    If the block ends with an exception, no file is left. If the process is killed, a file whose name ends in `.unfinished` may
-    be left.
+    If the block ends with an exception, nothing is written to `path`. If the process is killed, a file whose name ends in
+    `.unfinished` may be left.
 
     Raises:
         OSError: the file system reports an error, such as a full disk.

@@ -1,7 +1,7 @@
 """Indices of records in files. An index is made once, stored in a file, and mapped into memory by each reader.
 
-It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file is
-read-only or remote; or in a folder that the user passes. It contains size and modification time of
+It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file's folder is
+read-only or the file is remote; or in a folder that the user passes. It contains size and modification time of
 its file, and appears when it is complete. If the file was modified, the index is made again.
 
 An index is checked when it is mapped: once when a source is made, and once in each worker process. Its

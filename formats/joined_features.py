@@ -68,7 +68,7 @@ class SparseFeature:
         fill: value where nothing is stored. Default 0.
 
     Raises:
-        TypeError: an argument has a wrong type.
+        TypeError: `indices` is neither a name nor a list of names, or `values` is not a name.
 
     >>> from headrace import decode_example, encode_example
     >>> data = encode_example({"row": [0, 2], "column": [1, 3], "value": [0.5, 2.0]})

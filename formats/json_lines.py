@@ -71,10 +71,10 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
 
 
 def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """Return `int64[lines, 2]`: offset and length of each line that is not blank, without the line end.
+    """Return `int64[lines, 2]`: offset and length of each line that is not blank, without its line feed.
 
     Raises:
-        SourceError: the file is compressed, or cannot be read.
+        SourceError: the file is compressed with gzip, or cannot be read.
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(

@@ -56,7 +56,7 @@ def read_records(
             part of it may be lost. None (default): the error is raised.
 
     Raises:
-        SourceError: the file is cut off or damaged, or a sample has two members of one name.
+        SourceError: the file is cut off or damaged, a link cannot be resolved, or a sample has two members of one name.
     """
     for parts in read_samples(read_members(stream, name, on_damage=on_damage), name, on_damage):
         sample: dict[str, Any] = {"__key__": parts[0].key}

@@ -42,10 +42,10 @@ class Batch(Operation):
     Raises:
         TypeError: `batch_size` is not an int, `drop_remainder` is not a bool, or `batch_fn` is not a function.
         ValueError: `batch_size` is not positive.
-        BatchError: while batching, if two elements differ in structure or in the shape of a leaf; if a leaf is a number in
-            one element and a string or object in another; or if a leaf is a masked array, a list without arrays, or a
-            generator or coroutine.
-        NoElementError: while batching, if an element is None.
+        BatchError: while batching without `batch_fn`, if two elements differ in structure or in the shape of a leaf; if a
+            leaf is a number in one element and a string or object in another; or if a leaf is an array with masked values,
+            a list without arrays, or a generator or coroutine.
+        NoElementError: while batching without `batch_fn`, if an element is None.
 
     >>> from headrace import load
     >>> [batch.tolist() for batch in load(range(5), batch_size=2, num_epochs=1)]

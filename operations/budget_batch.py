@@ -30,10 +30,11 @@ class BudgetBatch(Operation):
     """Batches of records of similar length, in a few shapes. Rows times padded length is at most `max_tokens`.
 
     Records are dicts of arrays whose first axes count tokens and may differ in length. The length of a record is the length
-    of its longest array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
+    of its longest array, not counting `meta_features`. A record that is a single array is batched as `{"tokens": array}`. A
+    batch is a dict:
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
-    * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;
+    * `lengths`, `int32[rows]`: length of each record in the batch; 0 for a row without a record;
     * `mask`, `bool[rows, length]`: True up to the length of the record, also in a shorter array of the same record.
 
     All batches with the same padded length have the same number of rows. So a jitted step compiles at most once for
@@ -179,7 +180,9 @@ class BudgetBatch(Operation):
         return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
-        """Return the lengths that records have in batches, `int64[records]`; cut if `too_long` is "truncate".
+        """Return the lengths of records, `int64[records]`, cut to the longest shape if `too_long` is "truncate".
+
+        If it is "drop", records that are too long keep their lengths, with which they fit no shape.
 
         Args:
             lengths: `int64[records]`, lengths of the records.

@@ -55,10 +55,11 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     others.
 
     Args:
-        length: None (default): pad ragged leaves to the longest one in the batch. An int: pad ragged leaves to that length. A
-            dict by key of the elements (`{"tokens": 512}`): pad these leaves to these lengths, ragged or not, and other
-            ragged leaves to the longest. A longer leaf is an error. If elements have several leaves with an axis, pass a
-            dict to get batches of one shape: lengths in one batch may be equal by chance, and then no leaf is ragged.
+        length: None (default): pad ragged leaves to the longest one in the batch. An int: pad ragged leaves, or the only leaf
+            with an axis, to that length. A dict by key of the elements (`{"tokens": 512}`): pad these leaves to these
+            lengths, ragged or not, and other ragged leaves to the longest. A longer leaf is an error. If elements have
+            several leaves with an axis, pass a dict to get batches of one shape: lengths in one batch may be equal by
+            chance, and then no leaf is ragged.
         value: padding, a number (default 0); or a dict by key (`{"tokens": -1}`), in which missing leaves get 0.
         mask_key: key of a mask `bool[n, length]` that is added to batches of dicts, True where there is no padding. A dict adds
             a mask for each of several leaves (`{"tokens": "tokens_mask"}`). None (default): no mask.

@@ -2,7 +2,7 @@
 
 Each operation creates a step: a function that takes an element and pushes results to the next step.
 Each thread that runs a pipeline makes the chain of steps once, and makes it again after a failure. A
-record passes through all steps before the next record is read, unless a step combines elements.
+record passes through all steps before the next one enters the first step, unless a step combines elements.
 """
 
 from __future__ import annotations

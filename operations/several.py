@@ -17,7 +17,7 @@ class WindowShuffle(Operation):
 
     Args:
         window_size: number of elements in a window, at least 1. The last window may have fewer.
-        seed: seed of this shuffle, in `[0, 2^64)`. None (default): the seed of the sampler.
+        seed: seed of this shuffle, in `[0, 2^64)`. None (default): the seed of the sampler or the dataset.
 
     Raises:
         TypeError, ValueError: an argument is not an int, or is out of range.

@@ -66,8 +66,8 @@ class RandomMapTransform(FunctionOperation):
     """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
 
     The random numbers depend only on the seed, the position of the record, the number of the operation, and the place
-    of the element among those that a flat map made of the record. The sampler must have a seed. Use the generator only
-    during the call. TypeError if the function is not callable.
+    of the element among those that a flat map made of the record. The sampler or the dataset must have a seed. Use the
+    generator only during the call. TypeError if the function is not callable.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())

@@ -49,7 +49,7 @@ def flatten(
 
 
 def is_leaf(tree: Any) -> bool:
-    """Return True if `tree` is one leaf: an array, scalar or other object; False for None and empty dicts or lists."""
+    """Return True if `tree` is one leaf: an array, scalar or other object; False for None, and for dicts, lists and so on."""
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and node_of(tree) is None
 
 

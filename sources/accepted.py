@@ -67,8 +67,8 @@ def as_source(data: Any) -> DataSource[Any]:
 
     Raises:
         TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a class, a loader, a
-            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets or lists, or a tuple of columns,
-            `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets, a dict of lists without arrays, or a
+            tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
         ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
@@ -101,7 +101,7 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError for a path, class, lazy table, stream or loader, or a dict of datasets or lists; else do nothing.
+    """Raise TypeError for a path, class, lazy table, stream or loader, a dict of datasets, or one of lists without arrays.
 
     The message says what to pass instead.
     """
@@ -136,7 +136,7 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _opened_again(data: Any) -> DataSource[Any] | None:
-    """Return the source of an object of h5py, Zarr or xarray, which opens its file again; None for any other object."""
+    """Return the source of an open dataset, group or array of h5py, Zarr or xarray; None for any other object."""
     library, kind = type(data).__module__.partition(".")[0], type(data).__name__
     if library == "h5py" and kind in ("Dataset", "Group", "File"):
         from .arrays.hdf5 import HDF5Source

@@ -109,8 +109,8 @@ class SourceFacts(NamedTuple):
         planned: True: each record is a batch or row that was planned from lengths, and is made of several records.
         records_each: returns the mean number of records of which a planned batch or row is made.
         record_count: number of records of which all planned batches or rows are made. None: the length of the source.
-        generations: object that lists the generations (versions) of the source, mostly the source itself; None if its
-            records never change.
+        generations: object that lists the generations (versions) of the source, mostly the source itself, even if it never
+            grows; None if it has no generations.
         grows_within: True: the source is derived from a growing source, and keeps the records that it had at first.
 
     >>> SourceFacts(reads_ahead=4).reads_ahead

@@ -28,7 +28,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take` receives the paths of the
     files, and sets `_paths`, `_ends` (the first key after each part) and `_identity` (digests for the fingerprint).
     `_read_part` reads records of one part, i.e. of a file or of a row group of a file. `_prepare` creates the
-    attributes that are not pickled; `_unpickled` lists their names.
+    attributes that are not pickled; `_unpickled` lists their names. `_announce` is needed if files may be in a store.
     """
 
     _kind: ClassVar[str] = ""
@@ -56,7 +56,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was modified. The message names the file and the key.
+            SourceError: a file cannot be read, or was modified. The message names the file.
         """
         return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
 
@@ -122,7 +122,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         self.close()
 
     def _prepare(self) -> None:
-        """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
+        """Create the attributes that are not pickled. Called by `_take` and after unpickling."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)

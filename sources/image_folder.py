@@ -84,7 +84,7 @@ class ImageFolderDataSource:
         paths: a folder that contains one folder for each class, with images at any depth; or a list of such folders, where
             classes of the same name are merged. A glob, or the path of a file, selects files; then the class is the name of
             the folder that contains the file. Files are sorted by path in each folder; a list keeps its order. Names that
-            begin with a dot (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, are ignored.
+            begin with a dot (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, are ignored, unless the path itself names them.
         classes: names of the classes, in the order of their labels. Default: all names that are found, sorted. Pass this
             if some folders lack a class.
         extensions: suffixes of image files, in lower or upper case. Other files are ignored.

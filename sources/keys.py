@@ -56,7 +56,7 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
 
     Raises:
         TypeError: `keys` is not a one-dimensional sequence of integers. Empty arrays of any shape and dtype pass.
-        RecordKeyError: a key lies outside `[0, length)`. The message names the first such key.
+        RecordKeyError: a key lies outside `[0, length)`. The message names one such key.
 
     >>> check_keys([2, 0], 3, "MemorySource")
     array([2, 0])

@@ -120,7 +120,7 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
 
 
 def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
-    """Read lengths that `keep_lengths` wrote; None if they are missing, or belong to another source or function.
+    """Read lengths that `keep_lengths` wrote; None if they are missing, damaged, or of another source or function.
 
     Args:
         path: path of the file.

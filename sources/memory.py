@@ -25,7 +25,7 @@ from .keys import Keys, check_key, check_keys
 Array = npt.NDArray[Any]
 
 _SAMPLED = 8
-"""Number of records that are digested for the fingerprint."""
+"""Maximum number of records that are digested for the fingerprint."""
 
 
 class MemorySource:
@@ -105,7 +105,8 @@ class MemorySource:
 
         Also None for a sequence of records that is neither a list nor a tuple.
 
-        If records are dicts, this is a dict with one such array for each field that contains arrays.
+        If records are dicts, named tuples or dataclasses, this is a dict with one such array for each field that
+        contains arrays in all records.
 
         >>> MemorySource([np.arange(3), np.arange(5)]).lengths
         array([3, 5])

@@ -42,12 +42,12 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document: the piece of it that was packed.
+    """Tokens `[start, stop)` of a document, a piece of it that was packed; or frames of an episode, for `Windows`.
 
     Attributes:
-        start: index of the first token in the document.
-        stop: index of the token after the last one.
-        length: number of tokens of the document.
+        start: index of the first token (or frame) in the document (or episode).
+        stop: index of the one after the last one.
+        length: number of tokens of the document, or of frames of the episode.
     """
 
     start: int
@@ -64,8 +64,8 @@ class UsedRecord(NamedTuple):
         datasets: names of the mixed datasets that contain the record, the outermost first.
         row: row of the batch that contains the record; None if the element is not a batch.
         segment: number of the record within its packed row, from 1; None if it is not packed.
-        tokens: for each packed leaf, the piece of the document that is used; empty if the record is
-            used as a whole.
+        tokens: for each packed leaf, the piece of the document that is used; for a window of an episode, its frames; empty
+            if the record is used as a whole.
     """
 
     source: Any

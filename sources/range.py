@@ -16,12 +16,13 @@ class RangeDataSource:
     """Integers of `range(start, stop, step)` as records. `RangeDataSource(stop)` starts at 0.
 
     Args:
-        start: first integer. If it is the only argument, it is `stop`, and the first integer is 0.
+        start: first integer. If `stop` is not passed, this is `stop`, and the first integer is 0.
         stop: end of the range; `stop` itself is not a record.
         step: difference between two consecutive records, not 0. Default 1.
 
     Raises:
         ValueError: the range is empty, `step` is 0, or an integer does not fit 64 bits.
+        TypeError: an argument is not an integer.
 
     >>> source = RangeDataSource(10, 20, 3)
     >>> len(source), source[1], source.__getitems__([3, 0])

@@ -1,7 +1,7 @@
 """Source of the examples of a prepared TFDS dataset, decoded to NumPy arrays by the dataset's features.
 
 The result of `tfds.data_source(...)` is a source, too; `TfdsDataSource` is a shorter way to write
-it. It reads ArrayRecord files through `ArrayRecordDataSource`. Nothing is downloaded.
+it. It reads ArrayRecord files through `ArrayRecordDataSource`. A dataset that is not prepared is not downloaded.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TfdsDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read. The message names the file and the key.
+            SourceError: an ArrayRecord file cannot be read, or was modified. The message names the file.
         """
         checked = check_keys(keys, len(self), "TfdsDataSource")
         if self._files is None:

@@ -17,7 +17,8 @@ class ArrayRecordOutput(Encoding):
     Args:
         encode: as in `Encoding`.
         encode_identity: as in `Encoding`.
-        options: options of ArrayRecord's writer. They replace `group_size:1`, which is best for random access.
+        options: options of ArrayRecord's writer. They are added to `group_size:1`, which is best for random access and may be
+            replaced.
 
     Raises:
         MissingExtraError: the library array_record is not installed.

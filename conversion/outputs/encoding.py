@@ -46,11 +46,11 @@ def _checked(encoded: Any) -> bytes:
 def as_example(record: Any) -> bytes:
     """Return a record as bytes: text as UTF-8, an array or a NumPy number as a `.npy` file, a dict as `tf.train.Example`.
 
-    Bytes are unchanged.
+    Bytes are unchanged. Values of a dict that are None are left out.
 
     Raises:
         ConversionError: the record is something else, or an array of Python objects; or a value in a dict cannot be a
-            feature, such as an array with several axes. Values that are None are left out.
+            feature, such as an array with several axes.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -112,7 +112,8 @@ def as_json(record: Any) -> bytes:
     """Return a value as JSON in UTF-8. Bytes are unchanged.
 
     Raises:
-        ConversionError: the value cannot be JSON.
+        ConversionError: an object in the value cannot be JSON.
+        TypeError, ValueError: a dict in it has a key that cannot be JSON, such as a tuple; or it contains itself.
 
     >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
     b'{"x":0.5,"t":[1],"a":[0,1]}'

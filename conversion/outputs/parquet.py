@@ -25,7 +25,7 @@ LOOKED_AT = 1000
 """Number of records from which the columns are inferred if there is no schema."""
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
-"""Maximum rows of a row group, and bytes from which on it ends. A random read decodes a whole group."""
+"""Default maximum rows of a row group, and bytes from which on it ends. A random read decodes a whole group."""
 
 
 class ParquetOutput(Output):
@@ -124,7 +124,8 @@ def schema_of(records: Sequence[Any]) -> Any:
     """Return the Arrow schema that fits the values of the first records.
 
     Raises:
-        ConversionError: records are not dicts or have no columns, or a column has values of several types.
+        ConversionError: a record is neither a dict nor an array or number; records have no columns; the name of a column is not
+            a string; or a column has values of several types, or of one that Arrow does not know.
     """
     rows = list(map(_row, records))
     fields = []

@@ -92,8 +92,8 @@ class CachedBlocks:
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
         """Start to fetch blocks that will be needed soon. Errors are raised by the later read.
 
-        Nothing is fetched if the needed bytes are so scattered that the blocks are many times as large, or if they
-        would fill most of the cache.
+        Nothing is fetched if the needed bytes are so scattered that the blocks are many times as large, or if the blocks
+        would fill more than half of the cache.
 
         Args:
             blocks: indices of the blocks.

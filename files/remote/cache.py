@@ -58,6 +58,8 @@ class Cache:
     def open(self, name: str, size: int) -> int | None:
         """Open a piece of `size` bytes, and return its descriptor, which the caller closes; None if it is missing.
 
+        A piece of another size is removed, and counts as missing.
+
         Raises:
             SourceError: the cache cannot be used.
         """

@@ -32,7 +32,7 @@ class NoRangesError(SourceError):
 
 
 class HttpStatusError(OSError):
-    """Refusal of a request by an HTTP server. The text contains `status code: 4xx`."""
+    """Refusal of a request by an HTTP server. The text contains `status code:` and the code, such as 403."""
 
 
 class Facts(NamedTuple):

@@ -14,7 +14,7 @@ from .store import FileStore, ask, store_of
 
 
 class RemoteFileSystem:
-    """File system of one store. Paths are whole URLs."""
+    """File system of all stores. Paths are whole URLs."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options

@@ -28,10 +28,10 @@ from .parallel import in_background, in_parallel
 from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
-"""Number of bytes that are prefetched in a file that is read from beginning to end."""
+"""Of a file that is read from beginning to end, this number of bytes to twice as many are prefetched."""
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
-"""Maximum number of bytes that are read at a time."""
+"""Maximum number of bytes that `RemoteFile.read` reads at a time."""
 
 _COPY_TRIES = 3
 """Number of times that a copy may be damaged before this is an error."""
@@ -133,7 +133,7 @@ class RemoteFile:
         A process checks the copy against its checksums when it first uses it. A damaged copy is made again.
 
         Raises:
-            SourceError: there is no cache, or the copy was damaged several times.
+            SourceError: there is no cache, or it is too small; the file cannot be fetched; or its copy was damaged three times.
         """
         if self._blocks is None:
             raise SourceError(

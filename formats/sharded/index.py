@@ -55,7 +55,8 @@ def read_index(folder: str, format_name: str, writer: str, parse: Callable[[Any]
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
-        SourceError: `parse` raised a ValueError; or a shard has another size than the index says.
+        SourceError: the index is not JSON or cannot be read; `parse` raised a ValueError; or a shard has another size than the
+            index says.
     """
     index = os.path.join(folder, INDEX)
     try:
@@ -105,7 +106,7 @@ def value_of(values: Any, name: str, kind: type, where: str = "it") -> Any:
 
 
 def number_of(values: Any, name: str, where: str) -> int:
-    """Return an integer of at least 0 from a dict in the index. It takes and raises what `value_of` does."""
+    """Return an integer of at least 0 from a dict in the index; ValueError if there is none. Arguments as for `value_of`."""
     number: int = value_of(values, name, int, where)
     if number < 0:
         damaged(f"{where} has {name}={number}, which is negative")

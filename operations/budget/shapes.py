@@ -24,7 +24,7 @@ CANDIDATES = 1024
 """Maximum number of lengths among which padded lengths are chosen. More lengths are thinned out evenly by tokens."""
 
 COUNTED = 1 << 20
-"""Lengths are counted in a table if none exceeds this number or the number of lengths; otherwise they are sorted."""
+"""Lengths are counted in a table if none exceeds the larger of this number and the number of lengths; else they are sorted."""
 
 
 @dataclass(frozen=True)

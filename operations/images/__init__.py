@@ -1,1 +1,1 @@
-"""Operations on images: decode bytes to arrays `[height, width, channels]`, resize, crop and flip."""
+"""Operations on images: decode bytes to arrays `[height, width, channels]`, and change their size, place and colours."""

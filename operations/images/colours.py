@@ -1,6 +1,7 @@
 """Change the colours of images at random, and blur them.
 
-In: images `[height, width, channels]` or clips, of uint8, or of floats from 0 to 1. Out: the same shape and dtype.
+In: images `[height, width, channels]` or clips, of uint8, or of floats from 0 to 1; `GaussianBlur` also takes floats of any
+size, uint16 and int16. Out: the same shape and dtype.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def grey_of(image: Image) -> Image:
 
 
 def blend(image: Image, other: Any, factor: float) -> Image:
-    """Return `other + factor * (image - other)`, cut off at the least and largest value of the dtype.
+    """Return `other + factor * (image - other)`, cut off at 0, and at 255 for uint8 or 1 for floats.
 
     Args:
         image: the image.
@@ -182,7 +183,7 @@ class GaussianBlur(OnImages, RandomMapTransform):
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
-        ValueError: `kernel_size` is even, or `sigma` is not above 0.
+        ValueError: `kernel_size` is even, below 1 or above 4,095; or `sigma` is not above 0, or not finite.
 
     >>> GaussianBlur(3).random_map(np.full((4, 4, 3), 7, np.uint8), np.random.default_rng(0))[0, 0].tolist()
     [7, 7, 7]

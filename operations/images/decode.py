@@ -1,8 +1,8 @@
 """Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG files are decoded by libjpeg-turbo; PNG, WebP and TIFF files by OpenCV; others, and files that these
-cannot decode, by Pillow. If a JPEG image will be made smaller, it is decoded at some eighths of its
-size. That takes less time, and still uses every pixel.
+JPEG files are decoded by libjpeg-turbo; most PNG, WebP, TIFF and PNM files by OpenCV; most others by Pillow.
+What one library cannot decode is decoded by another one, if it can. If a JPEG image will be made smaller, it is decoded at
+some eighths of its size. That takes less time, and still uses all pixels, except a few at the right and lower side.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class DecodeImage(OnImages, MapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
-        max_pixels: maximum height × width, checked in the header of a JPEG, PNG or GIF before it is decoded; with
-            `frames="all"`, of all frames together. Default 2^28 (16,384 × 16,384). It protects against small files that
-            would fill the memory. OpenCV rejects TIFF and WebP files of more than 2^30 pixels.
+        max_pixels: maximum height × width, checked in the header before an image is decoded; with `frames="all"`, of all
+            frames together. Default 2^28 (16,384 × 16,384). It protects against small files that would fill the memory.
+            For TIFF, WebP and PNM files, it only counts if Pillow decodes them. OpenCV rejects more than 2^30 pixels.
         orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
             Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
         palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
@@ -253,7 +253,7 @@ def _is_stored(image: Mapping[Any, Any]) -> bool:
 
 
 def _is_for_pillow(data: bytes) -> bool:
-    """Return True if Pillow, not OpenCV, decodes a file first: it is neither JPEG, WebP, TIFF nor a PNG of one frame."""
+    """Return True if Pillow decodes a file first: it is not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame."""
     if data.startswith(_PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
@@ -265,7 +265,7 @@ def _may_be_deep(data: bytes) -> bool:
 
 
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of an image file; (0, 0) for WebP, TIFF and damaged files."""
+    """Return height and width from the header of a JPEG or PNG file, or one for Pillow; (0, 0) for others and damaged ones."""
     if data.startswith(_PNG):
         return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
     if not data.startswith(_JPEG):

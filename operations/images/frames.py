@@ -71,7 +71,8 @@ class Pad(OnImages, MapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
 
     Raises:
-        ValueError: `mode` is unknown, or `padding` is not 1, 2 or 4 integers of 0 or more.
+        ValueError: `mode` is unknown, or `padding` does not have 1, 2 or 4 numbers, or one is below 0.
+        TypeError: a number of `padding` is not an integer.
 
     >>> Pad((1, 0), fill=9).map(np.zeros((1, 2, 1), np.uint8))[..., 0].tolist()
     [[9, 0, 0, 9]]

@@ -1,6 +1,6 @@
 """Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-They are imported with the first image, or when an operation is unpickled, so code that only describes
+They are imported with the first image, OpenCV also when an operation is unpickled. So code that only describes
 a pipeline does not import them.
 """
 

@@ -120,7 +120,8 @@ class CutMix(_MixedBatches):
     rectangle is drawn for the whole batch. The first image gets the rectangle of the last one.
 
     Args:
-        alpha: both parameters of the beta distribution of the area that is kept, default 1 (uniform).
+        alpha: both parameters of the beta distribution of the area that is kept, default 1 (uniform). More is kept if the
+            rectangle crosses the border of the image.
         num_classes: number of classes, for labels `int[batch]`. Default: labels are shares `[batch, classes]` already.
         key: key of the images `[batch, …, height, width, channels]`, default "image".
         label: key of the labels, default "label".

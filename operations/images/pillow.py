@@ -1,6 +1,6 @@
-"""Decode with Pillow what OpenCV does not give: indices into palettes, and all frames of a file.
+"""Decode with Pillow what OpenCV does not give: indices into palettes, all frames of a file, and further formats.
 
-In: the bytes of an image file. Out: an array of indices, or an array of frames.
+In: the bytes of an image file. Out: an array of indices, of all frames, or of one frame.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def pixels_of(image: Any, turns: bool, channels: int) -> Image:
         channels: 1, 3 or 4.
 
     Raises:
-        ValueError: the image has more than 8 bits, or is of floats. OpenCV reads these.
+        ValueError: the image is grey with more than 8 bits, or of floats. OpenCV reads these.
     """
     if image.mode.startswith(("I", "F")):
         raise ValueError(f"an image of mode {image.mode!r}")

@@ -159,7 +159,7 @@ def _looked_up(image: Image, table_of: Callable[[Image], np.ndarray[Any, Any]]) 
 
 
 def autocontrast(image: Image) -> Image:
-    """Return the image with each channel stretched to the values from 0 to 255."""
+    """Return the image with each channel stretched to the values from 0 to 255, unless all its values are equal."""
 
     def table(channel: Image) -> np.ndarray[Any, Any]:
         low, high = int(channel.min()), int(channel.max())

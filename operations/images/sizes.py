@@ -45,7 +45,7 @@ def size_of(size: Any) -> tuple[int, int]:
 
 
 def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") -> Image:
-    """Return an image resized to (height, width), with its dtype.
+    """Return an image resized to (height, width), with its dtype; unchanged if it has this size.
 
     Args:
         image: array of a dtype in `COMPUTED`; for "nearest", of any dtype whose numbers have 1, 2, 4 or 8 bytes.

@@ -10,7 +10,7 @@ from .pieces import Ints, Pieces
 
 
 def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
-    """Return pieces of documents that follow each other. A row ends when some leaf of a document does not fit.
+    """Return pieces of documents that follow each other. A row ends when some leaf of a document does not fit, or at `most`.
 
     The rest of this document begins the next row. A piece is only made if it has a token besides an inserted first token.
 

@@ -226,5 +226,5 @@ class Bins:
         self._rows[order] = taken
 
     def rows(self) -> Ints:
-        """Return the row of each piece, `int64[pieces]`. Rows are numbered in the order of the pieces put first."""
+        """Return the row of each piece, `int64[pieces]`. Rows are numbered by the index of the piece put into each first."""
         return np.argsort(np.argsort(self._openers))[self._rows]

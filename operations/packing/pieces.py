@@ -23,7 +23,8 @@ class Pieces:
     Attributes:
         documents: `int64[pieces]`, index of the document of each piece; pieces of a row are in the order of its segments.
         starts: `int64[pieces, leaves]`, first token of the piece in its document, in each leaf.
-        stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some leaves, but not in all.
+        stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some leaves; in all leaves only if it
+            is an end token alone.
         ends: `int64[rows]`, number of pieces in this and all earlier rows.
         planned: `int64[pieces, leaves]`, planned length of the whole document of each piece; None without a plan.
         eos: `bool[pieces, leaves]`, True where an end token follows the piece. None: nowhere.

@@ -73,6 +73,7 @@ class DecodeAudio(MapTransform):
             VideoError: the file has no sound or cannot be decoded, it ends before `start`, a dict has no such key, or a time
                 in it is not a number of at least 0.
             SourceError: the file cannot be read.
+            MissingExtraError: PyAV is not installed.
         """
         given = value_in(element, self._key, "sound") if isinstance(element, Mapping) else element
         start, seconds = (self._time_in(element, value) for value in (self._start, self._seconds))

@@ -88,6 +88,7 @@ class DecodeVideo(_OnVideos, MapTransform):
             VideoError: the video cannot be decoded, or has no such frame; or the element is a dict without the key; or the
                 video is a dict with "times", although `frames` or `times` was passed to `DecodeVideo`, too.
             SourceError: the file cannot be read.
+            MissingExtraError: PyAV is not installed.
         """
         video = self._video_of(element)
         if isinstance(video, Mapping):
@@ -146,6 +147,7 @@ class RandomClip(_OnVideos, RandomMapTransform):
         Raises:
             VideoError: the video cannot be decoded, or a dict has no such key.
             SourceError: the file cannot be read.
+            MissingExtraError: PyAV is not installed.
         """
 
         def decoded(video: OpenVideo) -> Frames:

@@ -51,8 +51,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
     Args:
         paths: a path; a glob; a directory (its `*.array_record*` and `*.arrayrecord*` files, at any depth);
             `"path[start:end]"`, the records `[start, end)` of one file (`[start:]` and `[:end]` are open ranges); a file
-            instruction of TFDS, with `filename`, `skip` and `take`; or a list of any of these. Files of a glob or
-            directory are sorted by path; a list keeps its order.
+            instruction of TFDS, with `filename`, `skip` and `take`; or a list of any of these. Files of a glob or directory are
+            sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
         reader_options: options of the library's reader, `{name: value}`. They override `readahead_buffer_size: 0` and
             `max_parallelism: 0`, which suit random access.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a

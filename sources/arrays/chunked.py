@@ -1,4 +1,4 @@
-"""Rows of arrays in a file that is read in chunks; the base class of `HDF5Source` and `ZarrSource`."""
+"""Rows of arrays in a file; the base class of `HDF5Source`, `NpzSource`, `XarraySource` and `ZarrSource`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 GAP_BYTES = 1 << 16
-"""Maximum gap in bytes between two rows of an array without chunks that are read by one call, gap included."""
+"""Maximum gap in bytes between two rows of an array without chunks that one call reads, with the rows between them."""
 
 
 class ChunkedSource:
     """Base class of sources whose records are the rows of arrays in a file.
 
-    A subclass defines `_opened` and `_closed`.
+    A subclass defines `_opened` and `_content`; and `_closed`, if `_opened` leaves something open.
 
     Args:
         path: path of the file or folder.

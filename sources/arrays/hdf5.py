@@ -19,9 +19,9 @@ class HDF5Source(ChunkedSource):
     """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable; safe to fork while no thread reads.
 
     Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for a dataset of arrays of
-    unequal length. Each process opens the file for itself. A chunk that several records of a batch need is read once.
-    With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process reads
-    each chunk at most once in an epoch.
+    unequal length. Each process opens the file for itself. One call of `__getitems__`, mostly for a batch, reads each chunk
+    at most once. With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a
+    process reads each chunk at most once in an epoch.
 
     Args:
         path: path of a local file.

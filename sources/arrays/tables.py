@@ -4,11 +4,12 @@ The libraries are recognised by the names of their classes. None is imported.
 
 | column | array |
 |---|---|
-| numbers, booleans, dates, durations, times without zone, none missing | of their dtype; not copied where possible |
+| numbers, booleans, dates, durations, timestamps without zone, none missing | of their dtype; not copied where possible |
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
-| all others: texts, lists, structs, times with a zone, columns with missing values | Python objects; None if missing |
+| all others: texts, lists, structs, times of day, timestamps with a zone | Python objects |
+| columns with missing values, of any of these types | Python objects; None if missing |
 
-NaN and NaT in pandas columns of floats and times stay what they are. Times with a zone are `datetime.datetime` objects
+NaN and NaT in pandas columns of floats and times stay what they are. Timestamps with a zone are `datetime.datetime` objects
 with that zone, as the libraries return them by row; pandas returns its `Timestamp`.
 """
 

@@ -23,16 +23,17 @@ class XarraySource(ChunkedSource):
     A record of a Dataset is a dict of variable name to NumPy array, scalar or text: the values of the variable at one place
     along the dimension. A record of a DataArray is the values alone. Values are decoded as xarray decodes them, such as
     scale factors and times. Data that is not in memory is read when it is needed, and each process opens the file for
-    itself. What lies in one chunk along the dimension is read once for all records of a batch. With `BlockShuffle(block=…)`,
-    blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process reads each chunk at most once in an
-    epoch. Thread-safe, picklable; safe to fork while no thread reads.
+    itself. One call of `__getitems__`, mostly for a batch, reads what lies in one chunk along the dimension at most once. With
+    `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process reads each
+    chunk at most once in an epoch. Both hold if all chunks along the dimension, except the last, have one
+    length, and the first record begins a chunk. Thread-safe, picklable; safe to fork while no thread reads.
 
     Args:
         data: an `xarray.Dataset` or `xarray.DataArray`, as `xarray.open_dataset(path)` returns it. Selections, such as
             `data.isel(time=slice(100))`, are read lazily, too. A state fits only the selection that it was saved with, if the
             dimension has coordinates. Do not change the values while the source is in use.
         variables: names of variables or coordinates of a Dataset. None (default): all data variables that have the dimension.
-        dim: name of the dimension that counts records. None (default): the first dimension of the first data variable.
+        dim: name of the dimension that counts records. None (default): the first one of the first data variable that has any.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
 
     Raises:

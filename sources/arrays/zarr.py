@@ -16,9 +16,9 @@ from .chunked import ChunkedSource
 class ZarrSource(ChunkedSource):
     """Rows of one or several Zarr arrays, of format 2 or 3. Thread-safe, picklable.
 
-    Row k of an array of shape `(n, …)` is a NumPy array or scalar. A chunk that several records of a batch need is read
-    once. With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process
-    reads each chunk at most once in an epoch.
+    Row k of an array of shape `(n, …)` is a NumPy array, a scalar, or `str` for text. One call of `__getitems__`, mostly for
+    a batch, reads each chunk at most once. With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that
+    fit into `cache_bytes`, a process reads each chunk at most once in an epoch.
 
     Args:
         path: a folder, a file whose name ends with .zip, or a URL that Zarr accepts, such as `s3://…`. It has an array or a

@@ -3,7 +3,7 @@
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
-| list of numbers without nulls, of any kind | read-only array; fixed-size lists, nested too, have their shape |
+| list of numbers, of any kind, if no list of the row group has a null | read-only array; fixed-size lists have their shape |
 | string, binary, and views of them | `str`, `bytes` |
 | anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
 | null | None |
@@ -169,7 +169,10 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Return a pyarrow array without dictionary encoding, extension types and views. Tensors without nulls are unchanged."""
+    """Return a pyarrow array without dictionary encoding, extension type or view. Tensors without nulls are unchanged.
+
+    The types of items and fields are unchanged, too.
+    """
     import pyarrow as pa
 
     if array.type.id in _view_ids():

@@ -79,7 +79,7 @@ class HuggingFaceDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file of the dataset is damaged. The message names the file and the column.
+            SourceError: a file of the dataset is damaged. If this class reads the rows, the message names files and the column.
         """
         checked = check_keys(keys, self._length, "HuggingFaceDataSource")
         if not len(checked):

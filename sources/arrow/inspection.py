@@ -35,7 +35,8 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
         path: path of the file.
 
     Raises:
-        SourceError: the file is empty, cut off, encrypted or not Parquet, or has several columns of one name.
+        SourceError: the file is missing, empty, cut off, encrypted or not Parquet; or has several columns, or fields of one
+            struct, of one name.
     """
     magic = b""
     try:
@@ -156,14 +157,15 @@ def record_columns(
     """Return the columns of the records, and the names of all columns that could be chosen.
 
     Args:
-        files: facts and schema of each file that has rows, at least one.
+        files: facts and schema of each file that has rows; of the first file if none has rows.
         columns: the user's `columns=`.
         schema: the user's `schema=`, or None.
         top: folder below which names of folders are fields; None: they are not.
 
     Raises:
         SourceError: the files have different columns, or a column cannot be converted to its type in `schema`.
-        ValueError: `columns` is empty, or a name in `columns` or `schema` is not a column of the files.
+        ValueError: `columns` is empty; a name in `columns` is not a column of `schema` (of the files without `schema`); or no
+            name in `schema` is a column of the files.
     """
     folders = {} if top is None else types_of([values_in(file.path, top) for file, _ in files])
     if schema is not None:
@@ -236,8 +238,8 @@ def _common_types(
         ignored: further columns that a file may have. None: it may have any.
 
     Raises:
-        SourceError: the columns of a file differ from those of the files before it. The message names one such column, both
-            types and both files.
+        SourceError: the columns of a file differ from those of the files before it. The message names columns that differ, and
+            both files.
     """
     first, schema = files[0]
     types = {name: (schema.field(name).type, first.path) for name in columns if name in schema.names}

@@ -107,7 +107,7 @@ class LanceSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: the table cannot be read, or another process had read it before this process was forked from it.
+            SourceError: the table cannot be read; or this process was forked from one that had made or read the source.
         """
         return self._read(check_keys(keys, self._count, "LanceSource"))
 

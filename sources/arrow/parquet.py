@@ -54,18 +54,20 @@ DEFAULT_CACHE_BYTES = 256 * 2**20
 
 # A row group that is prefetched is fetched as a whole.
 _SCATTERED = 8
-"""Number of rows: a row group is prefetched only if at least one of so many of its rows will be read."""
+"""Number of rows: row groups are prefetched only if, of all their rows together, at least one in so many will be read."""
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):
     """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (lists of numbers), a `str`,
-    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone).
+    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone). If a list
+    of numbers has a null in it, all lists of its column in its row group are Python lists.
 
     Args:
-        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these.
-            Files of a glob or directory are sorted by path; a list keeps its order.
+        paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these. Files
+            of a glob or directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_`
+            are left out.
         columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or the store of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The row group used last always stays.
@@ -75,12 +77,13 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             one is passed; see `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0. The source then does not look for newer files.
         schema: a `pyarrow.Schema` with the columns of the records and their types. Values of other types are converted; a
-            column that a file lacks is None there; further columns are left out. Default: the columns of the files, which
-            must have the same names, in any order, and types that give equal values.
+            column that a file lacks is None there; further columns are left out. Default: the columns of the files. Those that
+            are read (all, without `columns`) must be in all files, in any order, with types that give equal values.
         partitioning: "hive" (default): folders such as `year=2024` are fields of the records, after the columns of the
             files. They are looked for below the directory that you pass, below the part of a glob without wildcards, or
-            below the directory that all passed paths share. A field is `int32` if all its values are such integers,
-            otherwise `str`, and None for files in no such folder. None: names of folders are ignored.
+            below the directory that all passed paths share. A field has the type of a column of this name in `schema` or in
+            a file (which is not read); without one it is `int32` if all its values are such integers, otherwise `str`. It is
+            None for files in no such folder. None: names of folders are ignored.
 
     Raises:
         SourceNotFoundError: a path matches no file.
@@ -203,8 +206,9 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
         """Return the length of each value of a column, `int64[rows]`.
 
-        The values may be lists, texts or bytes. An integer is a length itself. The column may be any column of the files; it is
-        read once. For local files, the lengths are then stored beside them, and are found again only if a file was modified.
+        The values may be lists, texts or bytes. An integer is a length itself. The column may be any column of the files (of
+        `schema`, if it was passed); it is read once. For local files, the lengths are then stored like the index of a file, and
+        are found again only if a file was modified.
 
         Args:
             name: name of the column, or path of a field in it, such as "meta/tokens".

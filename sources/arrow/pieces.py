@@ -53,9 +53,9 @@ class Finder:
 
 
 def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
-    """Return an array that contains all pieces, read-only, and the index of each piece's first item in it.
+    """Return an array that contains all pieces, and the index of each piece's first item in it.
 
-    Nothing is copied, unless a piece is not aligned. Items that do not belong to a piece must not be read.
+    Nothing is copied, unless a piece is not aligned. The array must not be changed, nor may items between pieces be read.
 
     Args:
         pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them alive.

@@ -130,7 +130,7 @@ class FileColumns:
 
 
 def cast_column(column: Any, kind: Any) -> Any:
-    """Return a pyarrow array or chunked array, converted to a type; values that would change are an error.
+    """Return a pyarrow array or chunked array, converted to a type. Floats may be rounded, or become infinite.
 
     Args:
         column: the array.

@@ -91,7 +91,7 @@ def common_type(first: Any, other: Any) -> Any:
 
 
 def stored(kind: Any) -> Any:
-    """Return a type without dictionary encoding and extension types. Types of tensors are unchanged.
+    """Return a type without dictionary encoding and extension type. Types of tensors, items and fields are unchanged.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -149,7 +149,9 @@ def _common_struct(first: Any, other: Any) -> Any:
 
 
 def _finer_time(first: Any, other: Any) -> Any:
-    """Return that one of two types of times with the finer unit; None if they are not two dates, durations or timestamps.
+    """Return that one of two types of times with the finer unit.
+
+    Return None if they are not two dates, two durations, or two timestamps of one time zone.
 
     Args:
         first: a `pyarrow.DataType`.

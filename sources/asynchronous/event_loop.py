@@ -1,6 +1,6 @@
 """Event loop of a process, on its own thread, for all asynchronous sources.
 
-The loop runs as long as one of these sources refers to it.
+The loop runs as long as one of these sources, or a group of coroutines, refers to it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class FrameOffsets:
     def around(self, field: str, episodes: Int64s, frames: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Return the frames of a field, `int64[n, k]`, and which are padding, `bool[n, k]`.
 
-        A frame that would be outside of the episode is padding. Its first or last frame is returned in its place.
+        A frame that would be outside of the episode is padding. The first or last frame of the episode is returned for it.
         """
         wanted = frames[:, None] + self.offsets[field]
         last = self.lengths[episodes][:, None] - 1
@@ -86,7 +86,8 @@ class OffsetWindows(OnSource):
         episodes: the number or name of each frame's episode, where the frames of one episode are consecutive; or one number, if
             all frames belong to one episode.
         pad: what stands in the place of frames outside of the episode. "edge" (default): the first or last frame. "zero":
-            zeros; None in place of values that are not numbers. False: nothing, because windows with such frames are left out.
+            zeros; empty texts in NumPy arrays of texts; None in place of other values. False: nothing, because windows with
+            such frames are left out.
 
     Raises:
         TypeError: an argument has a wrong type.

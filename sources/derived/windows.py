@@ -310,7 +310,7 @@ def _stack_leaves(*leaves: Any) -> Array:
 
 
 def stack_values(values: Sequence[Any]) -> Array:
-    """Return an array `[k, …]` of k values. Values that are not numbers become an array of objects."""
+    """Return an array `[k, …]` of k values. Values that are no arrays, numbers or scalars of NumPy become objects."""
     if isinstance(values[0], (np.ndarray, np.generic, int, float, complex)):
         return np.stack(values)
     found = np.empty(len(values), dtype=object)

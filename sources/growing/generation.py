@@ -28,7 +28,7 @@ class GrownFile(NamedTuple):
     """File of a generation, as it was when the generation was recorded.
 
     Attributes:
-        name: path relative to the folder of the data, with `/` between its components.
+        name: path relative to the folder of the data, with `/` between its components; a URL for a file of another store.
         size: size in bytes.
         records: number of records.
         digest: digest of the file's index.

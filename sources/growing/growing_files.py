@@ -1,7 +1,7 @@
 """Base class of file sources to which files may be added.
 
-It implements the members for growing sources in `sources/protocol.py`. A source inspects each file
-once, even if several generations (numbered lists of files) contain it.
+It implements the members for growing sources (`Generations` in `sources/facts.py`). A source inspects a file once, even if
+several generations (numbered lists of files) contain it; and again if the file was modified, or after unpickling.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class GrowingFiles(Generic[FoundT]):
             SourceNotFoundError: a path matches no file.
             SourceError: a file cannot be read, or was modified after it was recorded; or the generation does not exist.
             NoRecordsError: there are no records, and no conversion is writing files.
+            TypeError, ValueError: an argument has a wrong type or value, as for `growth_of`.
         """
         described = [type(self).__name__, kind]
         growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)

@@ -78,15 +78,15 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has the content of the file in
     the archive to which it leads. Nothing is unpacked to disk.
 
-    Each file is read once to find its samples. Their places are stored beside the file, as `<file>.headrace-index`, or in
-    the user's cache folder if the file's folder is read-only. An index of another program makes this pass unnecessary:
-    `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is used if there are member
-    headers at its offsets.
+    Each file is read once to find its samples. Their places are stored beside the file, as `<file>.headrace-index`; or in
+    the user's cache folder, if the file is in a store or its folder is read-only. An index of another program makes this
+    pass unnecessary: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is used
+    if there are member headers at its offsets.
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files, at any depth), or a list of these. Files of a glob or directory
-            are sorted by path; a list keeps its order. A path that ends in `.json` is a list of tar files (webdataset's
-            `wids` format).
+            are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out. A path
+            that ends in `.json` is a list of tar files (webdataset's `wids` format).
         index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).

@@ -32,12 +32,13 @@ def _fits(found: FoundRecords, size: int) -> bool:
 class TFRecordDataSource(IndexedSource[Any]):
     """Records of uncompressed TFRecord files, with random access. Thread-safe, picklable, safe to fork.
 
-    Each file is read once to find its records. Their places are stored beside the file, as `<file>.headrace-index`, or in
-    the user's cache folder if the file's folder is read-only. The checksum of each record is checked when it is read.
+    Each file is read once to find its records. Their places are stored beside the file, as `<file>.headrace-index`; or in
+    the user's cache folder, if the file is in a store or its folder is read-only. The checksum of each record is checked
+    when it is read.
 
     Args:
         paths: a path, a glob, a directory (its files `*.tfrec*`, at any depth), or a list of these. Files of a glob or
-            directory are sorted by path; a list keeps its order.
+            directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
         decode: True: decode each record, a `tf.train.Example` or `tf.train.SequenceExample`, to a dict: numbers become arrays
             with one axis, `int64` or `float32`; one byte string becomes `bytes`, several a list. Default False: records are
             `bytes`.

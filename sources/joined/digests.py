@@ -71,7 +71,7 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
 def matches(left: Digests, right: Digests) -> Int64s:
     """Return, for each digest of `left`, the index of an equal digest in `right`, `int64[n]`; -1 if there is none.
 
-    The digest of None is equal to none. If `right` has several equal digests, one of them is taken.
+    The digest of None has no equal, not even itself. If `right` has several equal digests, one of them is taken.
     """
     ordered, order = _sorted(right)
     places = np.minimum(np.searchsorted(ordered, _texts(left)), len(ordered) - 1)
@@ -80,7 +80,7 @@ def matches(left: Digests, right: Digests) -> Int64s:
 
 
 def double(digests: Digests) -> tuple[int, int] | None:
-    """Return two places that have the same digest; None if there are no such places."""
+    """Return two places that have the same digest; None if there are no such places. Digests of None do not count."""
     ordered, order = _sorted(digests)
     same = np.flatnonzero((ordered[1:] == ordered[:-1]) & digests[order[1:]].any(axis=1))
     if not len(same):

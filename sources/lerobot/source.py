@@ -46,7 +46,7 @@ class LeRobotSource(OnSource):
             `{"action": [0, 0.1, 0.2]}`. They are multiples of `1 / fps`.
         episodes: numbers of the episodes to read, from 0, in this order. Default: all.
         pad: what stands in the place of frames outside of the episode. "edge" (default): the first or last frame. "zero":
-            zeros, except in pictures, which are those of the first or last frame. False: nothing, because such frames
+            zeros; None for texts; pictures are those of the first or last frame. False: nothing, because such frames
             are left out.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. `DecodeVideo` reads
             videos with the default options.
@@ -54,7 +54,8 @@ class LeRobotSource(OnSource):
     Raises:
         SourceNotFoundError: the folder, or a file of it, does not exist.
         SourceError: the dataset has another version, or is damaged. When a record is read: its file cannot be read.
-        ValueError: a feature or episode does not exist, a time is not a multiple of `1 / fps`, or `pad` is unknown.
+        ValueError: a feature or episode does not exist; an episode comes twice; a list is empty; a time is not a multiple of
+            `1 / fps`; `pad` is unknown; or `pad=False` leaves no frame.
         TypeError: an argument has a wrong type.
         MissingExtraError: pyarrow is not installed.
 

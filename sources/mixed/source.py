@@ -68,7 +68,7 @@ class MixedSource:
 
     @cached_property
     def _items(self) -> list[Any] | None:
-        """Sequences of the records of all parts, if all are in memory; else None."""
+        """Sequences of the records of all parts, if each part is such a sequence in memory; else None."""
         items = [part.items for part in self._facts]
         return None if any(part is None for part in items) else items
 

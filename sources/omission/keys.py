@@ -83,7 +83,7 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
 
     Raises:
         TypeError: the keys are not integers.
-        RecordKeyError: a key lies outside `[0, records)`. The message names the first one.
+        RecordKeyError: a key lies outside `[0, records)`. The message names one such key.
     """
     try:
         return np.unique(check_keys(keys, records, whose))

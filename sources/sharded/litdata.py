@@ -62,8 +62,8 @@ class LitDataSource(ShardSource[LitDataChunk]):
             damaged.
         MissingExtraError: when a chunk is read, if the library that it needs is not installed.
         NoRecordsError: there are no samples, or no chunk has `block_size` tokens.
-        ValueError: `columns` names no field of the samples, or samples are not dicts; `block_size` is given, and samples
-            are not tokens; or `block_size` or `cache_bytes` is less than 1.
+        ValueError: `columns` is empty, has a name that is not a field, or is given for samples that are not dicts;
+            `block_size` is given, and samples are not tokens; or `block_size` or `cache_bytes` is less than 1.
         TypeError: `folder` is not a path.
 
     Example (needs chunks):

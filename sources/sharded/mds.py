@@ -23,8 +23,9 @@ class MdsSource(ShardSource[MdsShard]):
 
     A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are `bytes`, for
     `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last axis for a single channel;
-    "ndarray" is a read-only array; numbers are NumPy scalars, but "int" is an `int`. Files are mapped into memory. A
-    compressed shard is decompressed as a whole when a sample of it is read; some decompressed shards are kept.
+    "ndarray" is a read-only array; numbers are NumPy scalars, but "int" and numbers stored as text ("str_int", …) are
+    Python numbers. Files are mapped into memory. A compressed shard is decompressed as a whole when a sample of it is read;
+    some decompressed shards are kept.
 
     Args:
         folder: local folder with an `index.json` and all shards that it names.

@@ -27,7 +27,7 @@ ShardT = TypeVar("ShardT", bound=IndexedShard)
 
 
 BLOCKS = 1 << 33
-"""Numbers of blocks of a shard in the cache: first the whole shard, then its parts."""
+"""Number of keys of each shard in the cache: the first one is for the whole shard, the others are for its parts."""
 
 
 class ShardSource(ABC, Generic[ShardT]):

@@ -30,7 +30,8 @@ class BytesSource(DocumentSource):
 
     Args:
         paths: `.npy` files: a path, a glob, a directory (its `*.npy` files, at any depth) or a list of these. Files of a glob
-            or directory are sorted by path; a list keeps its order. Records are numbered from the first file to the last.
+            or directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left
+            out. Records are numbered from the first file to the last.
         storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Records are read from
             the store when they are requested.
         growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a

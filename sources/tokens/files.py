@@ -96,7 +96,7 @@ def map_npy(path: str, name: str, remedy: str) -> np.memmap[Any, Any]:
 def _npy_errors(name: str, remedy: str) -> Iterator[None]:
     """Context manager that turns errors about the content of a `.npy` file into a SourceError that names the file `name`.
 
-    FileNotFoundError and SourceError pass unchanged.
+    FileNotFoundError, MemoryError and SourceError pass unchanged.
     """
     try:
         with _HEADERS:

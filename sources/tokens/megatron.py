@@ -46,13 +46,15 @@ _AT_ONCE = 1 << 20
 class MegatronSource(TokenDocuments):
     """Documents of Megatron-LM's `.bin` and `.idx` files, read without conversion. Thread-safe, picklable, safe to fork.
 
-    A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`, a view of the mapped `.bin`. It may
-    be empty. The `.idx` has the place and length of each document. Do not change a file while a source uses it.
+    A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`. It may be empty. The
+    array is a view of the mapped `.bin`; or a copy, if a file is in a store or there are more than 4,096 files. The `.idx`
+    has the place and length of each document. Do not change a file while a source uses it.
 
     Args:
-        prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the
-            `.bin` or `.idx`, a glob of them, a directory (its `.bin` files, at any depth), or a list of these. Files of a glob
-            or directory are sorted by path; a list keeps its order. Documents are numbered from the first file to the last.
+        prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the `.bin`
+            or `.idx`, a glob of them, a directory (its `.bin` files, at any depth), or a list of these. Files of a glob or
+            directory are sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
+            Documents are numbered from the first file to the last.
         sequences: True: records are the sequences of which documents consist, such as sentences. Default False: records are
             documents. In most datasets, each document has one sequence.
         name: name of the array in the record, default "tokens". None: the record is the array itself.

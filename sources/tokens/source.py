@@ -26,14 +26,15 @@ class TokenSource(TokenDocuments):
     """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`. It may be empty.
-    Nothing is copied, and memory does not grow with the files. `TokenWriter` and `headrace.convert` write such files; files
-    of other programs can be read, too. Do not change a file while a source uses it: write new versions under new names.
+    Nothing is copied, unless a file is in a store or there are more than 4,096 files. Memory does not grow with the files.
+    `TokenWriter` and `headrace.convert` write such files; files of other programs can be read, too. Do not change a file
+    while a source uses it: write new versions under new names.
 
     Args:
         paths: `.npy` files with an integer array of one axis, or raw files of integers: a path, a glob, a directory (its
             `*.npy` files, at any depth) or a list of these. Files of a glob or directory are sorted by path; a list keeps its
-            order.
-            Documents are numbered from the first file to the last.
+            order. Names in a directory that begin with `.` or `_` are left out. Documents are numbered from the first file to
+            the last.
         offsets: where documents begin: n + 1 ascending integers for n documents; document k is
             `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file, for one file of tokens. Default:
             each file of tokens has its offsets in the file `<path>.offsets`.
@@ -43,7 +44,8 @@ class TokenSource(TokenDocuments):
         end_of_text: ID of the token that ends each document, such as GPT-2's 50256; instead of `offsets`. This token is the
             last one of its document. Tokens after the last `end_of_text` are a document, too. Each file is searched once.
             The result is stored in `<path>.to-<ID>.headrace-index`, until the file is modified.
-        begin_of_text: ID of the token that begins each document; instead of `offsets`. Otherwise like `end_of_text`.
+        begin_of_text: ID of the token that begins each document; instead of `offsets`. Tokens before the first
+            `begin_of_text` are a document, too. The result is stored in `<path>.from-<ID>.headrace-index`.
         index_dir: folder in which these results are stored. Default: beside the file, or in the user's cache folder if the
             file is in a store or its folder is read-only.
         name: name of the array in the record, default "tokens". None: the record is the array itself.
@@ -62,7 +64,7 @@ class TokenSource(TokenDocuments):
             several files or with `growing`; `document_length` is less than 1; a token does not fit the dtype; or
             `paths` is an empty list.
         TypeError: a path is neither a string nor a `pathlib.Path`, `dtype` is not an integer type, `name` is not a
-            string, or `offsets` or a token is not an integer.
+            string, or `offsets`, `document_length` or a token is not an integer.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
