@@ -193,9 +193,9 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
         raise CheckpointError(
             f"{shorten(path)} is a relative path, and the current folder was deleted. Pass an absolute path."
         ) from None
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: a user or a target of links is not found
         raise CheckpointError(
-            f"{shorten(path)} cannot be used as a path: {error.strerror}. Pass another path."
+            f"{shorten(path)} cannot be used as a path: {shorten(getattr(error, 'strerror', error))}. Pass another path."
         ) from None
     if is_folder:
         raise CheckpointError(

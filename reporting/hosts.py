@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..common.closing import ClosedAtExit
-from ..common.messages import shorten
+from ..common.messages import short_repr, shorten
 from ..common.units import format_seconds
 from ..errors import HostsError
 from ..loader.device.hosts.folder import folder_store
@@ -215,6 +215,10 @@ def watch_hosts(
     ([(0, 3)], None)
     """
     check_loop(loop)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(
+            f"seconds={short_repr(seconds)} is not a number. Pass the seconds between two texts, such as 10.0."
+        )
     if not seconds > 0:
         raise ValueError(f"seconds={seconds!r} is not positive. Pass the seconds between two texts, such as 10.0.")
     loop = without_line(loop)

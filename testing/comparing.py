@@ -24,7 +24,8 @@ def comparable(element: Any) -> Any:
     if isinstance(element, (set, frozenset)):
         return type(element).__name__, tuple(sorted(map(repr, element)))
     if dataclasses.is_dataclass(element):
-        return type(element).__name__, comparable(vars(element))
+        names = (field.name for field in dataclasses.fields(element))
+        return type(element).__name__, comparable({name: getattr(element, name) for name in names})
     if isinstance(element, dict):
         return type(element).__name__, tuple((name, comparable(value)) for name, value in element.items())
     if isinstance(element, (list, tuple)):

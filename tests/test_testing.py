@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import headrace
 from headrace.testing import OperationConformance, SamplerConformance, SimulationError, SourceConformance, simulate
+from headrace.testing.comparing import comparable
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "test-your-own.md"
 
@@ -275,3 +277,15 @@ def test_what_is_no_loader_is_refused():
     """As `check_resume` refuses it."""
     with pytest.raises(TypeError, match=r"simulate\(3\): an int is not a loader. Pass a loader, or a dataset"):
         simulate(3)
+
+
+def test_elements_of_any_dataclass_are_compared_by_their_fields():
+    """Also of one with slots, which has no `__dict__`."""
+
+    @dataclasses.dataclass(slots=True)
+    class Pair:
+        first: int
+        second: np.ndarray
+
+    assert comparable(Pair(1, np.arange(2))) == comparable(Pair(1, np.arange(2)))
+    assert comparable(Pair(1, np.arange(2))) != comparable(Pair(1, np.arange(2.0)))

@@ -193,7 +193,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 def _numbered(path: Path) -> list[Any]:
     """Return a sort key for paths, with which folders that are named by a number sort by its value: "9" before "10"."""
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in path.parts]
 
 
 def _read(file: Path) -> LoaderState:

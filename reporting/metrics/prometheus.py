@@ -74,7 +74,8 @@ class Server(ClosedAtExit):
                 f"cannot listen on port={port} of address={short_repr(address)}: {shorten(error)}. {_REMEDY}"
             ) from error
         self.port: int = self._http.server_port
-        self.url = f"http://{address}:{self.port}/metrics"
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self.port}/metrics"
         self._listening = ExitStack()
         self._listening.enter_context(listening(loops.begins))
 

@@ -196,3 +196,11 @@ def test_each_process_restores_a_changed_order_from_the_files_of_all(tmp_path, m
     as_process(0)
     with pytest.raises(CheckpointError, match="equal_steps=True"):
         restore(tmp_path, shard(0, [11]))
+
+
+def test_a_path_that_leads_nowhere_is_an_error_of_the_checkpoint(tmp_path):
+    """Of a user who does not exist, or a link to itself."""
+    (tmp_path / "link").symlink_to(tmp_path / "link")
+    for path in ("~nobody-of-this-name/state.json", tmp_path / "link" / "state.json"):
+        with pytest.raises(CheckpointError, match="cannot be used as a path"):
+            headrace.checkpoint.StateFile(path)

@@ -273,6 +273,10 @@ def test_an_index_can_be_asked_for_and_set():
     iterator = iter(grain.MapDataset.range(4).to_iter_dataset())
     with pytest.raises(IndexError, match="Checkpoint `next_index` 5 is out of range"):
         grain.experimental.set_next_index(iterator, 5)
+    with pytest.raises(IndexError, match="index -1 is negative"):
+        grain.experimental.set_next_index(iterator, -1)
+    with pytest.raises(ValueError, match="has no files"):
+        iter(grain.experimental.ParquetIterDataset([]))
 
 
 def test_functions_give_what_grains_give():

@@ -221,6 +221,8 @@ def test_wrong_arguments_are_refused():
         headrace.watch_hosts([1])
     with pytest.raises(ValueError, match="seconds=0 is not positive"):
         headrace.watch_hosts(loop_of(), seconds=0)
+    with pytest.raises(TypeError, match="seconds='x' is not a number"):
+        headrace.watch_hosts(loop_of(), seconds="x")
     shard = headrace.ShardOptions(0, 2)
     with pytest.raises(HostsError, match="Without jax, pass a folder"):
         headrace.watch_hosts(iter(headrace.load(range(4), shard_options=shard)))

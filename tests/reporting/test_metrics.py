@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,14 @@ def test_the_page_is_for_this_machine_and_ends_with_close():
         urllib.request.urlopen(server.url, timeout=30)
     with headrace.metrics.serve(server.port) as again:
         assert again.port == server.port
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="needs IPv6")
+def test_the_url_of_an_ipv6_address_has_brackets():
+    """So that it can be opened."""
+    with headrace.metrics.serve(0, address="::1") as server:
+        assert server.url == f"http://[::1]:{server.port}/metrics"
+        assert urllib.request.urlopen(server.url, timeout=30).status == 200
 
 
 def test_a_port_in_use_is_one_clear_error():

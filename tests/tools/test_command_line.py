@@ -50,6 +50,8 @@ def test_a_checkpoint_of_orbax_is_printed_in_words(tmp_path, capsys):
     assert status == 0
     first, second = out.split("\n\n")
     assert first.startswith(f"{tmp_path / '9' / 'loader'}:")
+    _saved(tmp_path / "²", _iterator(1).get_state())  # a digit for Python, but no number
+    assert _run(capsys, "inspect", tmp_path)[0] == 0
     for text in ("step: 30", "epoch: 1 (at 50.0 %)", "records seen: 150", "shards: 1", "seed 1", "batch sizes [5]"):
         assert text in second
 

@@ -32,6 +32,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
     Raises:
         MissingExtraError: when the dataset is iterated, if pyarrow is not installed.
+        ValueError: when it is iterated, if there are no files.
     """
 
     def __init__(self, path: str | Sequence[str], **read_kwargs: Any) -> None:
@@ -44,6 +45,8 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:
+        if not self.paths:
+            raise ValueError("ParquetIterDataset has no files. Pass the path of a file, or a list of one path or more.")
         if len(self.paths) > 1:
             return iter(self.by_file())
         try:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ....common.fields import replaced
-from ....common.messages import a_kind_of
+from ....common.messages import a_kind_of, short_repr
 from ....errors import CheckpointError, JoinError, StateIndexError, StructureError
 from ....loader.plan.cursor import Subtree
 from ....loader.plan.joins import Node
@@ -228,8 +228,10 @@ class EngineIterator(DatasetIterator[T]):
         Raises:
             NotImplementedError: if elements have no index, for example after a filter, or with several
                 datasets.
-            StateIndexError: if the index is past the end.
+            StateIndexError: if the index is negative, or past the end.
         """
+        if index < 0:
+            raise StateIndexError(f"index {short_repr(index)} is negative. Pass the index of an element, from 0.")
         self.next_index()
         state, pipeline = self.run.here().state, self.run.pipeline
         rows, notes = index, list[tuple[int]]()  # of joins that count their rows
@@ -272,7 +274,7 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 
     Raises:
         NotImplementedError: if elements have no index, for example after a filter.
-        IndexError: if the index is above the number of elements.
+        IndexError: if the index is negative, or above the number of elements.
     """
     _with_index(ds_iter, "set_next_index").go_to_index(index)
 
