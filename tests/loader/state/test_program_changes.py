@@ -5,6 +5,7 @@ A run that stops, and is restored in the changed program, is the oracle.
 
 from itertools import islice
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -258,6 +259,23 @@ def test_a_change_of_a_step_after_the_end_has_no_effect():
         run.change(omit=[3], at_step=steps)
         lengths.append(len(_flat(run)))
     assert sum(lengths) == 2 * RECORDS
+
+
+@pytest.mark.parametrize("kind", ["plain", "weights"])
+@pytest.mark.parametrize("by_feeder", [False, True])
+def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(kind, by_feeder):
+    """The other shards have at most one record more. They deliver it as if there had been no call."""
+    change = {"omit": [3]} if kind == "plain" else {"weights": AFTER}
+    for batch in range(1, 6):
+        steps = 2 * RECORDS // 7 // batch
+        for shard in range(7):
+            loader = _loader(kind, ("batch_size", batch), (shard, 7))
+            if by_feeder:
+                loader = loader.to_device(jax.devices("cpu")[0], host_buffer=1, device_buffer=1)
+            for step in (steps + (2 * RECORDS // 7 % batch > 0), steps + 1, steps + 2):
+                with iter(loader) as run:
+                    run.change(**change, at_step=step)
+                    assert _flat(run) == _flat(iter(loader))
 
 
 def _refusal(call, kind):
