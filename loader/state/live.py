@@ -19,6 +19,7 @@ from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...errors import CheckpointError
 from ...samplers import NoSharding
+from ...samplers.changing.sampler import refuse_balance
 from ..plan.leaf import Leaf
 from ..plan.omission import living_order
 from ..plan.pipeline import Pipeline
@@ -138,12 +139,7 @@ def _position_of(here: StreamPosition, step: int) -> int:
 
 
 def _check_within(leaf: Leaf, step: int, local: int) -> None:
-    """Check that all shards have a record at a step. All of them get the same answer, also those that are at their end.
-
-    Args:
-        leaf: the source with its order.
-        step: number of the step.
-        local: this shard's position at the step; if its last batch was short, the position of its end.
+    """Check that all shards have a record at a step, which begins at the local position `local` (see `_has_ended`).
 
     Raises:
         ValueError: a shard has none.
@@ -154,7 +150,10 @@ def _check_within(leaf: Leaf, step: int, local: int) -> None:
 
 
 def _has_ended(leaf: Leaf, local: int) -> bool:
-    """Return True if a shard has no record at the local position `local`. All shards get the same answer (see above)."""
+    """Return True if a shard has no record at a step. All of them get the same answer, also those that are at their end.
+
+    `local` is this shard's position at the step; if its last batch was short, the position of its end.
+    """
     shards = leaf.shard.shard_count
     return _left(leaf) - local * shards < shards
 
@@ -276,7 +275,10 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
 
     Raises:
         TypeError: it cannot be used.
+        ValueError: records cannot be omitted, because they are divided among shards by cost.
     """
+    if name == "omit" and not loaders.joins:
+        refuse_balance(loaders.leaf.sampler)  # first: of planned rows of a Pack, the user's keys are those of documents
     planned = any(leaf.plans_batches for leaf in loaders.leaves)
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:

@@ -21,6 +21,7 @@ from headrace import (
     IndexSampler,
     MapDataset,
     MixSampler,
+    Pack,
     ShardOptions,
     WeightedSampler,
     WindowShuffle,
@@ -307,6 +308,24 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
         assert what in _refusal(lambda loader=loader: iter(loader).change(omit=[1]), TypeError)
     streams = headrace.IterDataset.zip([MapDataset.source(range(9)).to_iter_dataset()] * 2)
     assert "does not work for joined streams" in _refusal(lambda: iter(streams).change(omit=[1]), TypeError)
+
+
+@pytest.mark.parametrize("pack", [[], [Pack(8)]], ids=["records", "packed"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_error_says_that_balanced_records_cannot_be_omitted_whatever_the_keys(pack, shards):
+    """Keys of documents may be larger than the number of rows that are packed from them."""
+    documents = [np.arange(4)] * 40
+    loader = headrace.load(
+        documents,
+        num_epochs=1,
+        transformations=pack,
+        batch_size=2,
+        balance=True,
+        lengths=[4] * 40,
+        shard_options=ShardOptions(0, shards),
+    )
+    for key in (3, 30, 50):
+        assert "balance= cannot be combined" in _refusal(lambda key=key: iter(loader).change(omit=[key]), ValueError)
 
 
 def test_records_are_omitted_from_a_source_that_grows_in_the_run(tmp_path):
