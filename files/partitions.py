@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ..common.messages import short_repr
 from .urls import is_remote
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL = "__HIVE_DEFAULT_PARTITION__"
 """Value by which Hive names the folder of rows without a value."""
 
 _WHOLE = re.compile("-?[0-9]+")
@@ -67,7 +67,7 @@ def values_in(path: str, top: str) -> dict[str, str | None]:
     if top and not normal.startswith(top.rstrip("/") + "/"):
         return {}
     pairs = [part.partition("=") for part in normal[len(top) :].split("/")[:-1]]
-    return {unquote(name): None if value == _NULL else unquote(value) for name, is_field, value in pairs if is_field}
+    return {unquote(name): None if value == NULL else unquote(value) for name, is_field, value in pairs if is_field}
 
 
 def types_of(values: Sequence[dict[str, str | None]]) -> dict[str, Any]:

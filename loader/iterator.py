@@ -81,7 +81,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def __next__(self) -> Any:
         """Return the next element, e.g. a batch. Raises StopIteration at the end, and ClosedError after `close`."""
         if self._changes.waiting and (change := self._changes.next_at(self._step)) is not None:
-            if not self.here().is_at_end:  # where there is nothing to change
+            if change.has_effect(self.here()):
                 self._make(change)
             return next(self)
         elements = self._running.elements or self._begin()
@@ -328,17 +328,17 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     ) -> None:
         """Change the weights, the omitted records or the batch size from a step on, during the run.
 
-        All shards must make the same call, before any of them comes to the step; nothing is sent
-        between them. What was prefetched is dropped, and workers start again.
+        All shards must make the same call, before any of them comes to the step; nothing is sent between them. What was
+        prefetched is dropped, and workers start again.
 
-        Weights of a mix: every state after the call contains the change. A program with the earlier
-        weights, or with the new ones, can restore it on any number of shards. Other changes are made
-        when the iterator comes to the step; `set_state` drops changes whose step has not come. A state
-        of a later step must be restored in a program that describes the change.
+        Weights of a mix: every state after the call contains the change. A program with the earlier weights, or with the
+        new ones, can restore it on any number of shards. Other changes are made when the iterator comes to the step,
+        except for weights or omitted records if a shard has no record there. `set_state` drops changes whose step has
+        not come. A state of a later step must be restored in a program that describes the change.
 
         Args:
-            weights: for a `MixSampler` or `MapDataset.mix`, a dict of numbers by name of the part, or
-                a list. For a `WeightedSampler`, a weight for each record.
+            weights: for a `MixSampler` or `MapDataset.mix`, numbers: a dict by name of the part, or a list. For a
+                `WeightedSampler`, a weight for each record.
             omit: records to omit besides the records that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
             at_step: number of the first changed element, at least `step`. None (default): `step`, the
@@ -365,19 +365,20 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> [next(iterator).tolist() for _ in range(3)]
         [[102, 2, 103, 3], [4, 5, 6, 7], [8, 9]]
         """
-        loaders = self._changes.latest(self._loaders)
-        self.take_up(change_of(self.here(), loaders, weights, omit, batch_size, at_step))
+        change = change_of(self.here(), self._changes.latest(self._loaders), weights, omit, batch_size, at_step)
+        if isinstance(change, ProgramChange) and change.step <= self._step:
+            self._make(change)  # now, so that this call raises what is wrong
+        else:
+            self.take_up(change)
 
     def take_up(self, change: Change) -> None:
-        """Make a change of the weights, the omitted records or the batch size: now, or when its step comes."""
+        """Make a change of the weights of a mix now; make any other change at `next`, when its step comes."""
         if isinstance(change, WeightsChange):
             pipeline = with_change(self._pipeline, change)
             self._running.end()
             self._pipeline = pipeline
-        elif change.step > self._step:
-            self._changes.add(change)
         else:
-            self._make(change)
+            self._changes.add(change)
 
     def _make(self, change: ProgramChange) -> None:
         found = continued(change, self._loaders, self.here(), run_here)

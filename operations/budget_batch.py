@@ -81,9 +81,9 @@ class BudgetBatch(Operation):
     reads_position = True
     plans_batches = True
     single_shard = (
-        "makes batches of windows of one stream, so that shards would have unequal numbers of them. With "
-        "known lengths, shards have equal numbers: put filters and flat maps after BudgetBatch, and pass lengths= "
-        "of the source's records to it, or to MapDataset.budget_batch(…) before to_iter_dataset()"
+        "makes batches of windows of one stream, so that shards would have unequal numbers of them. With known lengths, shards "
+        "have batches of one shape at each step: name records in omit= in place of a Filter, store the results of a FlatMap in "
+        "files, and pass lengths= to BudgetBatch, or to MapDataset.budget_batch(…) before to_iter_dataset()"
     )
 
     def __init__(

@@ -19,6 +19,7 @@ from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...errors import CheckpointError
 from ...samplers import NoSharding
+from ...samplers.changing.sampler import refuse_balance
 from ..plan.leaf import Leaf
 from ..plan.omission import living_order
 from ..plan.pipeline import Pipeline
@@ -138,20 +139,30 @@ def _position_of(here: StreamPosition, step: int) -> int:
 
 
 def _check_within(leaf: Leaf, step: int, local: int) -> None:
-    """Check that all shards have a record at a step. All of them get the same answer, also those that are at their end.
-
-    Args:
-        leaf: the source with its order.
-        step: number of the step.
-        local: this shard's position at the step; if its last batch was short, the position of its end.
+    """Check that all shards have a record at a step, which begins at the local position `local` (see `_has_ended`).
 
     Raises:
         ValueError: a shard has none.
     """
-    shards = leaf.shard.shard_count
-    if _left(leaf) - local * shards < shards:
-        where = "" if shards == 1 else " on some shards"
+    if _has_ended(leaf, local):
+        where = "" if leaf.shard.shard_count == 1 else " on some shards"
         raise ValueError(f"at_step={step} is after the end of the stream{where}. Pass a smaller step.")
+
+
+def _has_ended(leaf: Leaf, local: int) -> bool:
+    """Return True if a shard has no record at a step. All of them get the same answer, also those that are at their end.
+
+    `local` is this shard's position at the step; if its last batch was short, the position of its end.
+    """
+    shards = leaf.shard.shard_count
+    return _left(leaf) - local * shards < shards
+
+
+def _has_ended_early(here: StreamPosition) -> bool:
+    """Return True if a shard has no record at this step, and shards differ in their number of records."""
+    leaf = here.pipeline.leaf
+    uneven = not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count > 0
+    return uneven and _has_ended(leaf, here.cursor.positions[0])
 
 
 def _left(leaf: Leaf) -> int:
@@ -196,6 +207,14 @@ class ProgramChange(NamedTuple):
 
     def replaces(self, other: Change) -> bool:
         return False
+
+    def has_effect(self, here: StreamPosition) -> bool:
+        """Return True if the iterator must make the change at its position. All shards at this step get the same answer.
+
+        It is False at the end of the shard; for a change of the order, also if another shard has ended. This shard then
+        has at most one record left.
+        """
+        return not (here.is_at_end or (self.reorders and _has_ended_early(here)))
 
     @property
     def is_of_order(self) -> bool:
@@ -256,7 +275,10 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
 
     Raises:
         TypeError: it cannot be used.
+        ValueError: records cannot be omitted, because they are divided among shards by cost.
     """
+    if name == "omit" and not loaders.joins:
+        refuse_balance(loaders.leaf.sampler)  # first: of planned rows of a Pack, the user's keys are those of documents
     planned = any(leaf.plans_batches for leaf in loaders.leaves)
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
@@ -321,9 +343,9 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
     """
     from .resume import resume
 
-    every, leaf = change.reorders, here.pipeline.leaf
-    if every and not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count:
-        _check_within(leaf, change.step, here.cursor.positions[0])
+    every = change.reorders
+    if every and _has_ended_early(here):
+        _check_within(here.pipeline.leaf, change.step, here.cursor.positions[0])
     try:
         return resume(change.described(loaders), [here.state], False, run, of_all_shards=every, equal_steps=every)
     except CheckpointError as error:

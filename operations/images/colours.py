@@ -15,13 +15,13 @@ from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
-from .library import Image, Images, OnImages, check_libraries, checked, on_frames, opencv, with_channels
+from .library import Image, Images, OnImagesWithOpenCV, check_libraries, checked, on_frames, opencv, with_channels
 
 _GREY = (19595, 38470, 7471)
 """Shares of red, green and blue in grey, of 65,536 (ITU-R 601-2)."""
 
 
-class ColorJitter(OnImages, RandomMapTransform):
+class ColorJitter(OnImagesWithOpenCV, RandomMapTransform):
     """Change brightness, contrast, saturation and hue of an image at random, in random order.
 
     All frames of a clip, `[frames, height, width, channels]`, are changed in the same way. The changes are those of
@@ -173,7 +173,7 @@ def with_hue(image: Image, turn: float) -> Image:
 _CHANGES = (with_brightness, with_contrast, with_saturation, with_hue)
 
 
-class GaussianBlur(OnImages, RandomMapTransform):
+class GaussianBlur(OnImagesWithOpenCV, RandomMapTransform):
     """Blur an image by a Gaussian of a random width. All frames of a clip get the same width.
 
     Args:

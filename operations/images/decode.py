@@ -22,7 +22,7 @@ from ...errors import ImageError
 from ...files.opened import open_file
 from ...files.paths import text_of
 from ..transforms import MapTransform
-from .library import Image, Images, OnImages, check_libraries, opencv, with_channels
+from .library import Image, Images, OnImagesWithOpenCV, check_libraries, opencv, with_channels
 from .orientation import orientation_of, swaps_axes, turned
 from .pillow import check_pillow, frames_of, indices_of, opened, pillow_size, pixels_of
 from .sizes import Size, resized, size_of
@@ -40,7 +40,7 @@ MAX_PIXELS = 1 << 28
 _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 
 
-class DecodeImage(OnImages, MapTransform):
+class DecodeImage(OnImagesWithOpenCV, MapTransform):
     """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
 
     A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height, width, channels]`.

@@ -1,7 +1,7 @@
 """Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-They are imported with the first image, OpenCV also when an operation is unpickled. So code that only describes
-a pipeline does not import them.
+They are imported with the first image, OpenCV also when an operation that uses it is unpickled. So code that only
+describes a pipeline does not import them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def opencv() -> Any:
 
 
 class OnImages:
-    """Base class of operations on images. Unpickling imports OpenCV, so that it is imported before workers are forked.
+    """Base class of operations on images that need NumPy alone.
 
     Attributes:
         _key: key of the image in elements that are dicts.
@@ -74,7 +74,12 @@ class OnImages:
             )
         return {**element, self._key: change(element[self._key])}
 
+
+class OnImagesWithOpenCV(OnImages):
+    """Base class of operations that use OpenCV. Unpickling imports it, so that it is imported before workers are forked."""
+
     def __setstate__(self, state: dict[str, Any]) -> None:
+        check_libraries(type(self).__name__)  # the machine may be another one than the program's
         self.__dict__.update(state)
         opencv()
 

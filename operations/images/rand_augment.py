@@ -14,10 +14,10 @@ from ...common.validation import NUMBERS, whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .colours import blend, coloured, with_brightness, with_contrast, with_saturation
-from .library import Image, OnImages, check_libraries, on_frames, opencv, with_channels
+from .library import Image, OnImagesWithOpenCV, check_libraries, on_frames, opencv, with_channels
 
 
-class RandAugment(OnImages, RandomMapTransform):
+class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
     """Apply some of fourteen changes of shape and colour to an image, drawn at random with one strength.
 
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space", NeurIPS 2020. The

@@ -10,13 +10,13 @@ import numpy as np
 from ...common.messages import short_repr
 from ...common.validation import NUMBERS, one_of
 from ..transforms import RandomMapTransform
-from .library import Images, OnImages, check_libraries, checked, on_frames, opencv, with_channels
+from .library import Images, OnImagesWithOpenCV, check_libraries, checked, on_frames, opencv, with_channels
 from .sizes import COMPUTED, INTERPOLATIONS, MOST_CHANNELS, Size, resized, size_of
 
 _TRIES = 10
 
 
-class RandomResizedCrop(OnImages, RandomMapTransform):
+class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
     """Cut a random piece out of an image, with a random area and aspect ratio, and resize it to one size.
 
     All frames of a clip, `[frames, height, width, channels]`, get the same piece.
@@ -108,7 +108,7 @@ def _centred_piece(rows: int, columns: int, ratio: tuple[float, float]) -> tuple
     return (rows - height) // 2, (columns - width) // 2, height, width
 
 
-class RandomFlip(OnImages, RandomMapTransform):
+class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
     """Flip images at random. Either all frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
 
     Args:

@@ -11,7 +11,7 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
-from .library import Image, OnImages, check_libraries, checked, on_frames, opencv, with_channels
+from .library import Image, OnImagesWithOpenCV, check_libraries, checked, on_frames, opencv, with_channels
 
 Size: TypeAlias = int | Sequence[int]
 
@@ -88,7 +88,7 @@ def _resized(image: Image, size: tuple[int, int], interpolation: str) -> Image:
     return with_channels(cv2.resize(image, (width, height), interpolation=getattr(cv2, f"INTER_{name}")))
 
 
-class Resize(OnImages, MapTransform):
+class Resize(OnImagesWithOpenCV, MapTransform):
     """Resize images to one size, or each frame of a clip `[frames, height, width, channels]`.
 
     Args:

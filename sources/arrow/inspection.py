@@ -201,7 +201,7 @@ def check_convertible(files: Sequence[Inspected], types: dict[str, Any], folders
     Args:
         files: facts and schema of each file.
         types: type of each column of the user's schema.
-        folders: names of the columns that folders name. Columns of these names in files are not read.
+        folders: names of the columns that folders name. Columns of these names in files are checked when they are read.
     """
     seen = None
     for file, own in files:

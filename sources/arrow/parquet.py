@@ -82,14 +82,16 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         partitioning: "hive" (default): folders such as `year=2024` are fields of the records, after the columns of the
             files. They are looked for below the directory that you pass, below the part of a glob without wildcards, or
             below the directory that all passed paths share. A field has the type of a column of this name in `schema` or in
-            a file (which is not read); without one it is `int32` if all its values are such integers, otherwise `str`. It is
-            None for files in no such folder. None: names of folders are ignored.
+            a file; without one it is `int32` if all its values are such integers, otherwise `str`. A file in such a folder
+            may have a column of this name if it has the folder's value in all rows. A file in no such folder has the values
+            of its column, or None. None: names of folders are ignored.
 
     Raises:
         SourceNotFoundError: a path matches no file.
         SourceError: a file is empty, cut off, encrypted or not Parquet; files have different columns and there is no `schema`,
-            or a column cannot be converted to its type in `schema`; a file has two columns of one name; there are no rows;
-            the generation does not exist, or one of its files was modified.
+            or a column cannot be converted to its type in `schema`; a file has two columns of one name; a column and a
+            folder of one name have different values; there are no rows; the generation does not exist, or one of its files
+            was modified.
         ValueError: `paths` is an empty list, or has paths on several file systems; a name in `columns` is not a column of the
             files, or no name in `schema` is one; `partitioning` is unknown; `cache_bytes` or `generation` is negative; or
             `filesystem` is used with `growing` or `generation`.

@@ -1,7 +1,8 @@
 """Columns of the records, and what the table of a row group needs to have them.
 
 In: the decoded columns of one file. Out: a table with the columns of the records, of their types. Columns that the file
-lacks are null, and fields that folders name are the same in all rows.
+lacks are null, and fields that folders name are the same in all rows. If the file has a column of such a name, too, it
+must have the same value.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from ...common.messages import short_repr, shorten
 from ...errors import SourceError
-from ...files.partitions import values_in
+from ...files.partitions import NULL, values_in
 from .columns import has_views, plain
 from .decoded import Form
 from .same_values import castable, values_of
@@ -53,13 +54,15 @@ class FileColumns:
 
     def __init__(self, wanted: RecordColumns, schema: Any, path: str) -> None:
         self._path = path
-        own = [name for name in wanted.names if name in schema.names and name not in wanted.folders]
-        self.own = tuple(own)
-        """Names of the columns that are read from the file."""
-        self.asked = None if schema.names == own else own
-        """The same as a list, as pyarrow takes it; None for all columns of the file, in their order."""
-        held = {name: schema.field(name).type for name in own}
         texts = values_in(path, wanted.top) if wanted.folders else {}
+        own = [name for name in wanted.names if name in schema.names and name not in wanted.folders & texts.keys()]
+        twice = [name for name in wanted.names if name in schema.names and name not in own]
+        self.own = (*own, *twice)
+        """Names of the columns that are read from the file."""
+        self.asked = None if schema.names == [*self.own] else [*self.own]
+        """The same as a list, as pyarrow takes it; None for all columns of the file, in their order."""
+        self._twice = {name: texts[name] for name in twice}  # columns that must have the value that the folder names
+        held = {name: schema.field(name).type for name in own}
         self._constants: dict[str, Any] = {
             name: self._constant(name, texts.get(name) if name in wanted.folders else None, wanted.types[name])
             for name in wanted.names
@@ -81,12 +84,14 @@ class FileColumns:
             table: table with the columns `asked`.
 
         Raises:
-            SourceError: a value cannot be converted to the column's type.
+            SourceError: a value cannot be converted to the column's type, or is another one than the folder names.
         """
         if not self._constants and not self._casts:
             return table
         import pyarrow as pa
 
+        for name, text in self._twice.items():
+            self._check_same(name, text, table.column(name))
         columns = [
             pa.repeat(self._constants[name], table.num_rows)
             if name in self._constants
@@ -109,6 +114,33 @@ class FileColumns:
                 "this column that holds the values of all files."
             ) from error
 
+    def _check_same(self, name: str, text: str | None, column: Any) -> None:
+        """Check that a column of the file has, in all rows, the value that a folder names.
+
+        Args:
+            name: name of the column and of the field.
+            text: the value that the folder names; None for null.
+            column: the column, a `pyarrow.ChunkedArray`.
+
+        Raises:
+            SourceError: it has another value.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = castable(column.type)
+        try:
+            value = pa.array([text], pa.string()).cast(kind)
+            same = pc.is_in(cast_column(column, kind), value_set=value)  # nulls are equal here, and so are NaNs
+        except pa.ArrowException:  # no value of this type is so named
+            same = pa.array([False] * min(len(column), 1))
+        if (row := pc.index(same, False).as_py()) >= 0:
+            raise SourceError(
+                f"{shorten(self._path)}: the folder {_folder(name, text)} and the column {short_repr(name)} of the file "
+                f"disagree: in a row, the column has {short_repr(column[row].as_py())}. Pass partitioning=None to read the "
+                "column and ignore the names of folders; or write the file without this column."
+            )
+
     def _constant(self, name: str, text: str | None, kind: Any) -> Any:
         """Return the value of a column that is the same in all rows of the file, a `pyarrow.Scalar`.
 
@@ -123,10 +155,14 @@ class FileColumns:
             return pa.array([text], pa.string()).cast(kind)[0] if text is not None else pa.nulls(1, kind)[0]
         except pa.ArrowException as error:
             raise SourceError(
-                f"{shorten(self._path)}: the folder {short_repr(f'{name}={text}')} does not name a value of type "
+                f"{shorten(self._path)}: the folder {_folder(name, text)} does not name a value of type "
                 f"{shorten(kind, 80)}, which the column {short_repr(name)} has. Pass schema= with another type of this "
                 "column, or partitioning=None to ignore the names of folders."
             ) from error
+
+
+def _folder(name: str, text: str | None) -> str:
+    return short_repr(f"{name}={NULL if text is None else text}")
 
 
 def cast_column(column: Any, kind: Any) -> Any:

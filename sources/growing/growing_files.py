@@ -189,7 +189,7 @@ class GrowingFiles(Generic[FoundT]):
         settled, is_reported = time.monotonic() + 1.5 * SETTLED_SECONDS, False
         while (listing := growth.find_new()).unsettled and time.monotonic() < settled:
             time.sleep(_PAUSE_SECONDS)
-        while not self._record_new_files(growth, strict=True) and growth.newest < 0:
+        while not self._record_new_files(growth) and growth.newest < 0:
             if listing.complete:
                 raise NoRecordsError(
                     f"the files {first_few(growth.selection.paths)} contain no records. Write at "
@@ -204,22 +204,24 @@ class GrowingFiles(Generic[FoundT]):
             time.sleep(_PAUSE_SECONDS)
             listing = growth.find_new()
 
-    def _record_new_files(self, growth: Growth, strict: bool = False) -> bool:
+    def _record_new_files(self, growth: Growth) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
         If another process has recorded a generation meanwhile, that one is used. A first generation without records is not
-        recorded; then return False.
+        recorded; then return False. Once there is a generation, a file that cannot be read is left out with a warning, so
+        that a program which begins again does what a running one does.
 
         Args:
             growth: generations of the source.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False (default): leave the
-                file out, with a warning.
+
+        Raises:
+            SourceError: there is no generation yet, and a file cannot be read that was not just modified.
         """
         growth.refresh()
         before = growth.newest
         first = [path for path, file in growth.files(before) if file.records][:1]
         listing = growth.find_new()
-        facts = self._new(listing.new, first, strict)
+        facts = self._new(listing.new, first, strict=before < 0)
         if not facts or (before < 0 and not sum(each.records for _, each in facts)):
             return False
         growth.append(facts, listing.complete)
@@ -265,7 +267,7 @@ class GrowingFiles(Generic[FoundT]):
         except SourceError as error:
             if strict and (is_remote(path) or is_settled(path, _WRITING_SECONDS)):
                 raise
-            _LOGGER.warning("%s is left out for now: %s", path, error)
+            _LOGGER.warning("%s is left out for now: %s", path, str(error))  # a handler may keep it: without its frames
         return None
 
     @property

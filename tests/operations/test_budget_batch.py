@@ -525,6 +525,26 @@ def test_a_stream_is_refused_on_several_shards():
         list(MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128))
 
 
+def test_the_remedy_for_a_filter_on_several_shards_gives_batches_of_one_shape_at_each_step():
+    """The error names `omit=` and `lengths=`. It does not advise a filter of batches, after which shapes may differ."""
+    options = {"lengths": None, "pad_to": (32, 64), "operations": [Filter(lambda record: record["id"] % 3)]}
+    with pytest.raises(ShardingError, match="name records in omit= in place of a Filter") as caught:
+        batches_of(shard=(0, 3), **options)
+    assert "after BudgetBatch" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    gone = [number for number in range(len(RECORDS)) if number % 3 == 0]
+    chain = MapDataset.source(RECORDS).shuffle(seed=1).omit(gone).budget_batch(**{**SETTINGS, "lengths": "tokens"})
+    for program in (
+        lambda shard: batches_of(shard=(shard, 3), omit=gone),
+        lambda shard: chain.to_iter_dataset(shard_options=ShardOptions(shard, 3)),
+    ):
+        shards = [list(program(shard)) for shard in range(3)]
+        for step in zip(*shards, strict=True):
+            assert len({batch["tokens"].shape for batch in step}) == 1
+        came = [number for shard in shards for batch in shard for number in ids([batch])]
+        assert sorted(came) == [number for number in range(len(RECORDS)) if number not in gone]
+
+
 def test_a_stream_refuses_lengths():
     """They would have no effect, since its batches are made of windows."""
     stream = MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128, pad_to=(64,), lengths=[1] * len(RECORDS))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import pickle
+import subprocess
 import sys
 import zlib
 
@@ -553,6 +555,28 @@ def test_without_the_libraries_an_error_names_the_extra(monkeypatch):
         headrace.errors.MissingExtraError, match=r"opencv-python-headless and simplejpeg.*headrace\[images\]"
     ):
         DecodeImage()
+
+
+def test_a_pickled_operation_names_the_extra_where_the_libraries_are_missing(monkeypatch):
+    """For example on another machine, where a worker reads it."""
+    pickled = pickle.dumps(Resize(3))
+    monkeypatch.setattr("headrace.operations.images.library.find_spec", lambda name: None)
+    with pytest.raises(headrace.errors.MissingExtraError, match=r"Resize needs opencv-python-headless"):
+        pickle.loads(pickled)
+
+
+@pytest.mark.parametrize("make", ["CenterCrop(2)", "Pad(1)", "Normalize(0.5, 0.5)", "RandomErasing()"])
+def test_an_operation_that_needs_numpy_alone_can_be_pickled_without_opencv(make):
+    """So worker processes can run it."""
+    program = f"""
+import pickle, sys
+sys.modules["cv2"] = sys.modules["simplejpeg"] = None
+import numpy as np, headrace
+operation = pickle.loads(pickle.dumps(headrace.{make}))
+call = getattr(operation, "map", None) or operation.random_map
+call(np.ones((4, 4, 3), np.float32), *([np.random.default_rng(0)] if "Random" in {make!r} else []))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 CLIP = np.stack([np.roll(PHOTO, 7 * frame, axis=1) for frame in range(4)])

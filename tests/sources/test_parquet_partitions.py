@@ -78,14 +78,15 @@ def test_several_levels_other_folders_and_files_outside(tmp_path):
     ]
 
 
-def test_the_folder_counts_where_a_file_has_the_column_too(tmp_path):
-    """As in pyarrow; the type is that of the files, and a name that is no such value is an error."""
-    written(tmp_path / "one" / "k=7" / "a.parquet", k=pa.array([5], pa.int32()), x=[1])
+def test_a_column_of_a_file_may_repeat_the_value_of_its_folder(tmp_path):
+    """As some writers leave it; the type is that of the files, and a name that is no such value is an error."""
+    written(tmp_path / "one" / "k=7" / "a.parquet", k=pa.array([7], pa.int32()), x=[1])
     assert python_records(ParquetDataSource(tmp_path / "one")) == [{"k": 7, "x": 1}]
     assert of_pyarrow(tmp_path / "one") == ["{'k': 7, 'x': 1}"]
-    written(tmp_path / "one" / "k=8" / "b.parquet", x=[2], k=pa.array([5], pa.int32()))
+    written(tmp_path / "one" / "k=8" / "b.parquet", x=[2], k=pa.array([8], pa.int32()))
     written(tmp_path / "one" / "k=9" / "c.parquet", x=[3])
     assert python_records(ParquetDataSource(tmp_path / "one")) == [{"k": k, "x": k - 6} for k in (7, 8, 9)]
+    assert python_records(ParquetDataSource(tmp_path / "one", columns=["k"])) == [{"k": k} for k in (7, 8, 9)]
     assert python_records(ParquetDataSource(tmp_path / "one", columns=["x"])) == [{"x": x} for x in (1, 2, 3)]
     written(tmp_path / "one" / "k=abc" / "a.parquet", x=[4])
     source = ParquetDataSource(tmp_path / "one")
@@ -94,6 +95,63 @@ def test_the_folder_counts_where_a_file_has_the_column_too(tmp_path):
         SourceError, match=r"the folder 'k=abc' does not name a value of type int32.*Pass schema= .*partitioning=None"
     ):
         _ = source[3]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", pa.array([7], pa.int64())),
+        ("007", pa.array([7], pa.uint8())),
+        ("a b", pa.array(["a b"]).dictionary_encode()),
+        ("a", pa.array(["a"], pa.string_view())),
+        ("2024-05-06", pa.array(["2024-05-06"]).cast(pa.date32())),
+        ("2024-05-06 07%3A08%3A09", pa.array(["2024-05-06 07:08:09"]).cast(pa.timestamp("us"))),
+        ("1.50", pa.array(["1.5"]).cast(pa.decimal128(5, 2))),
+        ("0.1", pa.array([0.1], pa.float32())),
+        ("nan", pa.array([np.nan])),
+        ("true", pa.array([True])),
+        ("x", pa.array([b"x"])),
+        ("__HIVE_DEFAULT_PARTITION__", pa.array([None], pa.int32())),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+def test_a_column_that_repeats_the_folder_may_have_any_type(tmp_path, text, value):
+    """Values are compared, not their texts; a row with another value is an error."""
+    written(tmp_path / f"k={text}" / "a.parquet", k=value, x=[1])
+    (record,) = python_records(ParquetDataSource(tmp_path))
+    (alone,) = python_records(ParquetDataSource(tmp_path, partitioning=None))
+    assert repr(record) == repr(alone)
+    kind = value.type
+    other = pa.nulls(1, kind) if value.null_count == 0 else pa.array([5], kind)
+    written(tmp_path / f"k={text}" / "a.parquet", k=pa.chunked_array([value, other]).cast(kind), x=[1, 2])
+    with pytest.raises(SourceError, match=r"disagree: in a row, the column has (None|5)"):
+        _ = ParquetDataSource(tmp_path)[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": ["k"]}, {"schema": pa.schema({"k": pa.string()})}], ids=str)
+@pytest.mark.parametrize("value", [5, "abc"])
+def test_a_folder_and_a_column_that_disagree_are_an_error(tmp_path, options, value):
+    """One of the two must be wrong. pyarrow, Spark and DuckDB take the folder's value without a word."""
+    written(tmp_path / "k=1" / "a.parquet", x=[1], k=[value])
+    source = ParquetDataSource(tmp_path, **options)
+    with pytest.raises(
+        SourceError,
+        match=rf"k=1/a\.parquet: the folder 'k=1' and .* has {re.escape(repr(value))}\. Pass partitioning=None",
+    ) as caught:
+        _ = source[0]
+    assert len(str(caught.value)) < 500
+    assert python_records(ParquetDataSource(tmp_path, columns=["x"])) == [{"x": 1}]
+    assert ParquetDataSource(tmp_path, partitioning=None)[0]["x"] == 1
+
+
+def test_a_file_in_no_folder_of_a_name_has_the_values_of_its_column(tmp_path):
+    """As in pyarrow: no folder says otherwise."""
+    written(tmp_path / "a.parquet", x=[1, 2], k=pa.array([5, 6], pa.int32()))
+    written(tmp_path / "k=7" / "b.parquet", x=[3])
+    found = python_records(ParquetDataSource(tmp_path, columns=["k", "x"]))
+    assert found == [{"k": 5, "x": 1}, {"k": 6, "x": 2}, {"k": 7, "x": 3}]
+    expected = ds.dataset(tmp_path, partitioning="hive").to_table().to_pylist()
+    assert sorted(each["k"] for each in expected) == [5, 6, 7]
 
 
 def test_fields_are_named_below_what_the_user_passed(tmp_path):

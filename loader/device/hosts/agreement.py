@@ -30,7 +30,7 @@ from ....common.messages import first_few
 from ....errors import HostsError, ShardingError
 from .store import KeyValueStore, MessageStore
 from .template import from_text, to_text
-from .verdict import Go, Offer, Refuse, Verdict, decide
+from .verdict import Go, Offer, Refuse, Verdict, amount, decide
 
 BLOCK = 64
 """Number of steps whose messages are deleted together."""
@@ -112,8 +112,8 @@ class Agreement:
         self._certain = 0
         return Refuse(
             f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), where the sampler and the "
-            f"Batch promised {promised.rows} ({promised.layout}), so that the other processes were not asked. Let no "
-            "operation and no transform= change shapes or dtypes from batch to batch."
+            f"Batch promised {amount(promised)} ({promised.layout or 'of any shape'}), so that the other processes were not "
+            "asked. Let no operation and no transform= change shapes or dtypes from batch to batch."
         )
 
     def _key(self, step: int) -> str:

@@ -51,8 +51,8 @@ class OnHost:
         shapes = [kinds[number][0] for number in going]
         leading, rows, with_rows = leading_rows(shapes, [], [False] * len(shapes))
         check_rows([names[number] for number in going], shapes, [])
-        filled = frozenset(going[index] for index in with_rows)
-        return _OwnArrangement(structure, kinds, names, going, [], leading, filled, max(rows, 0), 1, [])
+        filled, known = frozenset(going[index] for index in with_rows), max(rows, 0) if self._fills else -1
+        return _OwnArrangement(structure, kinds, names, going, [], leading, filled, known, 1, [])
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
         """Return the batch, filled up, and its mask; the mask is None if nothing is filled up, or without rows."""

@@ -29,7 +29,7 @@ class Offer:
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".
         policy: the process's `on_uneven`.
-        rows: number of rows of the batch; -1 if it has no leading axis.
+        rows: number of rows of the batch; -1 if it has no leading axis, or if its number of rows does not matter.
         usual: usual number of rows of the process's batches, if it is known; else 0.
         divisor: the number of rows must be a multiple of this, to be divided over the devices.
         layout: description of the leaves of the batch, without the number of rows.
@@ -172,13 +172,15 @@ def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set
     return Go(-(-wanted // divisor) * divisor, certain, _step_after(batches))
 
 
+def amount(offer: Offer) -> str:
+    """Describe how much a process has for a step, such as "8 rows", or "a batch" if numbers of rows do not matter."""
+    if offer.kind != "batch":
+        return "none, its stream has ended"
+    return f"{offer.rows} rows" if offer.rows >= 0 else "a batch"
+
+
 def _uneven(offers: Mapping[int, Offer], step: int) -> str:
-    each = first_few(
-        [
-            f"process {process}: {f'{offer.rows} rows' if offer.kind == 'batch' else 'none, its stream has ended'}"
-            for process, offer in sorted(offers.items())
-        ]
-    )
+    each = first_few([f"process {process}: {amount(offer)}" for process, offer in sorted(offers.items())])
     return (
         f"the processes have different amounts of data for batch {step} of this run ({each}), and a step of all processes "
         'would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '

@@ -97,7 +97,7 @@ def test_hosts_make_the_same_number_of_batches(by, workers, tmp_path):
         again = [[*batch, *batch, *batch, *batch][:4] for batch in cut(own)]
         assert [batch for batch, _ in repeated] == (again * 4)[:13]
         assert len(told["someerror"][0]) == 4
-        assert "process 1: none, its stream has ended" in told["someerror"][1]
+        assert "(process 0: a batch, process 1: none, its stream has ended)" in told["someerror"][1]
         assert told["nonerepeat"][0] == []
         assert "process 1 has no batch at all" in told["nonerepeat"][1]
         assert told["nonedrop"] == [[], ""]

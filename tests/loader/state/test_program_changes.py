@@ -5,6 +5,7 @@ A run that stops, and is restored in the changed program, is the oracle.
 
 from itertools import islice
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from headrace import (
     IndexSampler,
     MapDataset,
     MixSampler,
+    Pack,
     ShardOptions,
     WeightedSampler,
     WindowShuffle,
@@ -260,6 +262,23 @@ def test_a_change_of_a_step_after_the_end_has_no_effect():
     assert sum(lengths) == 2 * RECORDS
 
 
+@pytest.mark.parametrize("kind", ["plain", "weights"])
+@pytest.mark.parametrize("by_feeder", [False, True])
+def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(kind, by_feeder):
+    """The other shards have at most one record more. They deliver it as if there had been no call."""
+    change = {"omit": [3]} if kind == "plain" else {"weights": AFTER}
+    for batch in range(1, 6):
+        steps = 2 * RECORDS // 7 // batch
+        for shard in range(7):
+            loader = _loader(kind, ("batch_size", batch), (shard, 7))
+            if by_feeder:
+                loader = loader.to_device(jax.devices("cpu")[0], host_buffer=1, device_buffer=1)
+            for step in (steps + (2 * RECORDS // 7 % batch > 0), steps + 1, steps + 2):
+                with iter(loader) as run:
+                    run.change(**change, at_step=step)
+                    assert _flat(run) == _flat(iter(loader))
+
+
 def _refusal(call, kind):
     with pytest.raises(kind) as caught:
         call()
@@ -289,6 +308,24 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
         assert what in _refusal(lambda loader=loader: iter(loader).change(omit=[1]), TypeError)
     streams = headrace.IterDataset.zip([MapDataset.source(range(9)).to_iter_dataset()] * 2)
     assert "does not work for joined streams" in _refusal(lambda: iter(streams).change(omit=[1]), TypeError)
+
+
+@pytest.mark.parametrize("pack", [[], [Pack(8)]], ids=["records", "packed"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_error_says_that_balanced_records_cannot_be_omitted_whatever_the_keys(pack, shards):
+    """Keys of documents may be larger than the number of rows that are packed from them."""
+    documents = [np.arange(4)] * 40
+    loader = headrace.load(
+        documents,
+        num_epochs=1,
+        transformations=pack,
+        batch_size=2,
+        balance=True,
+        lengths=[4] * 40,
+        shard_options=ShardOptions(0, shards),
+    )
+    for key in (3, 30, 50):
+        assert "balance= cannot be combined" in _refusal(lambda key=key: iter(loader).change(omit=[key]), ValueError)
 
 
 def test_records_are_omitted_from_a_source_that_grows_in_the_run(tmp_path):

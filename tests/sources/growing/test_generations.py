@@ -3,11 +3,12 @@
 import os
 import pickle
 
+import numpy as np
 import pytest
 from support.conversions import convert
 from support.growing_files import FORMATS, write_array_record, write_parquet, write_tokens
 
-from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource
+from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource, TokenWriter
 from headrace.errors import SourceError
 
 
@@ -149,6 +150,40 @@ def test_files_that_do_not_fit_the_first_one_are_left_out(tmp_path, caplog):
     assert [record["number"] for record in source.at_generation(source.newest_generation())] == [1, 2]
     assert "c.parquet is left out for now" in caplog.text
     assert "d.parquet" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["tokens", "array_record", "parquet"])
+@pytest.mark.parametrize("unfit", ["damaged", "of another type"])
+def test_a_source_that_is_made_again_leaves_out_the_files_that_the_running_one_left_out(tmp_path, name, unfit, caplog):
+    """However old they are: the program can begin again. Before the first generation they are an error."""
+    folder = Folder(tmp_path, FORMATS[name])
+    source = folder.open()
+    _write_unfit(folder, unfit)
+    folder.write("d", 3)
+    assert folder.numbers(source.at_generation(source.newest_generation())) == [1, 2, 3]
+    caplog.clear()
+    again = folder.open()
+    assert folder.numbers(again) == [1, 2, 3]
+    assert (again.generation, again.newest_generation()) == (1, 1)
+    assert f"c.{folder.kind.suffix} is left out for now" in caplog.text
+    with pytest.raises(SourceError, match=rf"c\.{folder.kind.suffix}"):
+        folder.open(growing=tmp_path / "lists")
+
+
+def _write_unfit(folder, how):
+    """Write an old file that is damaged, or has records of another type than the others (ArrayRecord has no types)."""
+    path = folder.file("c")
+    if how == "damaged" or folder.kind.suffix == "array_record":
+        path.write_bytes(b"damaged")
+    elif folder.kind.suffix == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"other": [1]}), path)
+    else:
+        with TokenWriter(path, dtype=np.uint32) as writer:
+            writer.extend([[1 << 20]])
+    os.utime(path, (1, 1))
 
 
 def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
