@@ -131,7 +131,7 @@ def test_a_column_that_repeats_the_folder_may_have_any_type(tmp_path, text, valu
 @pytest.mark.parametrize("options", [{}, {"columns": ["k"]}, {"schema": pa.schema({"k": pa.string()})}], ids=str)
 @pytest.mark.parametrize("value", [5, "abc"])
 def test_a_folder_and_a_column_that_disagree_are_an_error(tmp_path, options, value):
-    """One of the two must be wrong. pyarrow, Spark and DuckDB take the folder's value without a word."""
+    """One of the two must be wrong. Polars takes the folder's value without an error."""
     written(tmp_path / "k=1" / "a.parquet", x=[1], k=[value])
     source = ParquetDataSource(tmp_path, **options)
     with pytest.raises(
