@@ -202,7 +202,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """Move to the position of a state from `get_state` of this or another iterator.
 
         It may be called at any time, with any `worker_count`. With another batch size, the stream continues with the next
-        record. Nothing is read for that, with the same exception as in `set_states`, if the order has changed.
+        record. Nothing is read, unless the order has changed inside a window or batch made after a `Filter` or `FlatMap`.
 
         Args:
             state: result of `get_state`.

@@ -97,7 +97,7 @@ class Column:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows, the first one into `row`, if all have the type, shape and dtype of the first leaf.
+        """Copy leaves into consecutive rows, the first one into `row`, if all have the type, shape and dtype of the column.
 
         Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by `put`.
         """

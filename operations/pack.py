@@ -150,7 +150,7 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return `(arrays, paths)`: for each packed leaf, in the order of the elements, its lengths and its path.
+        """Return `(arrays, paths)`: the lengths and the path of each packed leaf, in the order of optree (sorted keys).
 
         Raises:
             PackError: an argument names a leaf that is not in `lengths`, or one array is given for several leaves.

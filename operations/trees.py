@@ -119,7 +119,7 @@ class Nodes:
     node_of: Callable[[Any], Node | None]
 
     def register(self, leaves: Iterable[Any]) -> bool:
-        """Register the classes of leaves that are in fact nodes with optree. Return True if there were any."""
+        """Find leaves that are in fact nodes, and register their classes with optree. Return True if there were any."""
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
             with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker

@@ -54,9 +54,10 @@ class BlockShuffle:
         window: number of blocks whose records are shuffled together; default 16, at least 2.
         lanes: number of shards that can each read blocks of their own; default 1. Use the number of
             processes of the largest run, or a multiple of it. If the number of shards divides
-            `lanes`, each process fetches only blocks that no other process fetches, except the few
-            blocks that cannot be divided over the lanes (all, in a source of few blocks); otherwise a
-            `DataLoader` on files in stores warns. Another value gives another order.
+            `lanes`, each process fetches blocks of its own; all fetch only the few blocks that cannot be
+            divided over the lanes. In a source of few blocks, these may be all of them. If the number
+            of shards does not divide `lanes`, a `DataLoader` on files in stores warns. Another value
+            gives another order.
 
     Raises:
         ValueError: if a number is too small or too large.

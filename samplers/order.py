@@ -2,13 +2,13 @@
 
 In: how far each shard got. Out: the position with each index among the positions not yet read. Pure arithmetic.
 
-Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s +
-(p_s − 1)·S. P is the largest p_s. Two parts of the order are not yet read: the *ragged part*, i.e. the
-levels j < P of shards with p_s ≤ j, where level j are the positions j·S to j·S + S − 1; and the *dense
-tail* from global position S·P on. If the shards are sorted by p_s, the shards that still have to read a
-level are the first ones of that list. So the ragged part is made of a few rectangles (levels × shards),
-and one search finds the level and the shard of an index. In the dense tail, the position is the index
-plus a constant.
+Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s + (p_s
+− 1)·S. P is the largest p_s. Level j is the positions j·S to j·S + S − 1, one for each shard. Two parts
+of the order are not yet read. The *ragged part* is, of each level j < P, the positions of shards with
+p_s ≤ j. The *dense tail* is everything from global position S·P on. If the shards are sorted by p_s,
+the shards that still have to read a level are the first ones of that list. So the ragged part is made
+of a few rectangles (levels × shards), and one search finds the level and the shard of an index. In the
+dense tail, the position is the index plus a constant.
 """
 
 from __future__ import annotations

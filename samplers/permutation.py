@@ -378,7 +378,7 @@ def _move(moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words
     Args:
         moving: coordinates in `[0, length)`; changed.
         length: length of the axis.
-        shift: in `[0, length)`; overwritten with `back`.
+        shift: in `[0, length)`; overwritten if `back` is True.
         scratch: memory for intermediate results.
         back: True subtracts the shift.
     """

@@ -108,13 +108,16 @@ class TransportRuns:
 
         def fail(record: int) -> int:
             if record == _SPECIAL:
-                raise LookupError(f"record {record}")
+                raise LookupError(f"this test fails at record {record}")
             return record
 
         with self.running([MapTransform(fail)]) as iterator:
-            assert_equal(self._elements_until(LookupError, iterator, f"record {_SPECIAL}"), self._before_special())
+            assert_equal(
+                self._elements_until(LookupError, iterator, f"this test fails at record {_SPECIAL}"),
+                self._before_special(),
+            )
             iterator.set_state(iterator.get_state())
-            with pytest.raises(LookupError, match=f"record {_SPECIAL}"):
+            with pytest.raises(LookupError, match=f"this test fails at record {_SPECIAL}"):
                 next(iterator)
 
     def test_a_worker_that_ends_once_changes_nothing(self, tmp_path: Path) -> None:

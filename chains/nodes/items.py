@@ -182,7 +182,7 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node, and a `Line` that keeps its order: with another order below, its elements would differ."""
+        """Return this node and a `Line` of its elements in their order, because another order below would change them."""
         return self, self.evaluated
 
 

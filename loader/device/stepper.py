@@ -195,7 +195,9 @@ class Stepper:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """Leave the agreement with the other hosts. They get a message if this host failed.
+        """Leave the agreement with the other hosts, and send them whether this host failed.
+
+        After a failure in a step that was agreed on in advance, nothing is sent.
 
         Args:
             error: the error that ended the run, or None. An error that came from another host does not count as a

@@ -54,8 +54,8 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
             given = '"epoch" (the default)' if wanted is None else f"{wanted.at!r}"
             raise ValueError(
                 f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A Subset, or "
-                "a dataset that is sliced, mixed, joined, shuffled or repeated (except by shuffle() and then repeat() directly "
-                'after the source), reads only the records that exist when it is made. Pass growth="hand" to accept this.'
+                "a dataset that is sliced, mixed or joined, reads only the records that exist when it is made. Only shuffle(), "
+                'and after it repeat(), may reorder the dataset. Pass growth="hand" to read only these records.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -135,13 +135,13 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
     """Return a mix in which each part whose source grows has an order that can change.
 
-    So has a part that reads a later generation (version of its files) than the first, if its order allows that.
+    A part that reads a later generation (version of its files) than the first has such an order, too, if that is possible.
 
     Args:
         mix: the mix.
         source: its sources.
-        by_hand: True if no records are added during a run. Then a part whose order cannot change keeps
-            its order; if False, it raises ValueError.
+        by_hand: True if no records are added during a run. Then a part whose order cannot change keeps its order. False:
+            such a part is an error.
 
     Raises:
         ValueError: `by_hand` is False, and the order of a growing part cannot change, or does not have all records

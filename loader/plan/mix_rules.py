@@ -184,7 +184,7 @@ def text_of(saved: Mapping[str, Any]) -> str:
     """Return the JSON text that a `Leftover` stores for a mix, to make the mix again.
 
     Args:
-        saved: the description of the mix in a state's identity.
+        saved: the description of the mix in a state (its field `identity`).
     """
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(

@@ -379,7 +379,7 @@ class ProgramChanges:
         return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
 
     def made(self, change: ProgramChange, before: Pipeline) -> None:
-        """Remember that a change was made. `before` is the pipeline, as the program built it, without the change."""
+        """Remember that a change was made. `before` is the program's pipeline with all earlier changes, but not this one."""
         self._made.append((change, before))
 
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:

@@ -29,7 +29,7 @@ class ColumnUnits(Units):
         worker: worker that makes those batches that are timed or watched.
         chain: the operations of the task's stage, connected.
         task: the task.
-        gathering: makes the batches of the task.
+        gathering: makes each batch that is neither timed nor watched, and knows where each batch begins.
         note_units: function that is called after the last element, with the number of batches and
             an estimate of the seconds that they took: as if each took as long as the last one.
 

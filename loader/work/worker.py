@@ -162,7 +162,7 @@ class Worker:
     def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
         """Make one element, and append it to `made`.
 
-        Returns None; or a block (the rows of one task) without rows that may have a failure, times or warnings.
+        Returns None; or a block that has no rows, but a failure, times or warnings.
         """
         if not self.count_untimed(task.stage, 1):
             block = self.run(task, NO_BLOCKS, read_ahead)

@@ -95,8 +95,9 @@ class WeightStage:
         """Convert a tree of part indices to a tree of `Fork` nodes.
 
         Returns:
-            the root, or the index of the part if there is only one; its weight; and the number of visits that it lacks when
-            the stage begins: those that its weights called for, less those that it had. The last two are in units of 2^-62.
+            the root, or the index of the part if there is only one; its weight; and its lack when the stage begins: the
+            number of visits that its weights called for so far, less the visits that it had. Weight and lack are in units
+            of 2^-62.
         """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE

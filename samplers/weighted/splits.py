@@ -109,10 +109,10 @@ def split_keys(
     sizes = np.bincount(part_of, minlength=len(shares))
     for name, size, share in zip(names, sizes.tolist(), shares.tolist()):
         if size == 0:
-            groups_or_records = "groups" if groups is not None else "records"
+            whole = ", and a group is not divided" if groups is not None else ""
             raise ValueError(
-                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there "
-                f"are too few {groups_or_records} for all parts. Give it a larger share, or add its share to another part."
+                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records{whole}. Give it a "
+                "larger share, or add its share to another part."
             )
     return np.split(keys, np.cumsum(sizes)[:-1])
 

@@ -302,9 +302,8 @@ def growth_of(
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(
-            f"{shorten(folder or texts[0])} is in an object store, but the generations of a growing "
-            "source are written to a local folder, or one that all machines share. Pass the path of "
-            "such a folder as growing=."
+            f"{shorten(folder or texts[0])} is a URL, but the generations of a growing source are written to a local "
+            "folder, or to a folder that all machines share. Pass the path of such a folder as growing=."
         )
     growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
     if generation is not None:

@@ -166,7 +166,7 @@ def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):
     """With growth="hand" they do; else an error says so when the stream is made."""
     dataset = REFUSED[name](MapDataset.source(GrowingKeys(path)))
     for growth in (None, "now"):
-        with pytest.raises(ValueError, match='Pass growth="hand" to accept') as raised:
+        with pytest.raises(ValueError, match='Pass growth="hand" to read') as raised:
             dataset.to_iter_dataset(growth=growth)
         assert len(str(raised.value)) < 500
     iterator = iter(dataset.to_iter_dataset(growth="hand"))

@@ -166,7 +166,7 @@ def test_no_fold_is_empty_if_there_is_a_group_for_each(sizes, stratified):
         members = [set(groups[list(fold.test)].tolist()) for fold in folds]
         assert all(members)
         assert sorted(chain(*members)) == list(range(len(sizes)))
-    with pytest.raises(ValueError, match="too few groups"):
+    with pytest.raises(ValueError, match="a group is not divided"):
         kfold(range(len(groups)), len(sizes) + 1, groups=groups)
 
 
@@ -192,7 +192,7 @@ def test_a_sample_has_records_at_most_once_in_random_order():
         (([0.99, 0.01],), ValueError, "part '1' would be empty"),
         (([0.5, 0.5], {"stratify": [1, 2]}), ValueError, "2 labels, but there are 10 records"),
         (([0.5, 0.5], {"groups": [1.5] * 10}), TypeError, "all integers or all strings"),
-        (([0.5, 0.5], {"groups": [1] * 10}), ValueError, "too few groups"),
+        (([0.5, 0.5], {"groups": [1] * 10}), ValueError, "a group is not divided"),
         (([0.5, 0.5], {"seed": -1}), ValueError, "seed"),
     ],
 )

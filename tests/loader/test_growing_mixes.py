@@ -178,7 +178,7 @@ def test_what_cannot_grow_in_a_mix_is_refused(folder):
     with pytest.raises(ValueError, match=r"part 'a' of the mix: .*num_records=len"):
         DataLoader(data_source=parts, sampler=MixSampler({"a": 3, "b": 6}))
     subset = {"a": headrace.sources.Subset(parts["a"], [1, 2]), "b": parts["b"]}
-    with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
+    with pytest.raises(ValueError, match='Pass growth="hand" to read'):
         DataLoader(data_source=subset, sampler=MixSampler(subset))
     loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(2)])
     with pytest.raises(ValueError, match='pass growth="hand"') as raised:

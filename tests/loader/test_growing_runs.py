@@ -270,9 +270,9 @@ def test_subsets_chains_and_planned_batches_read_one_generation(path):
     assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
     parts = {"a": source, "b": range(5)}
     for growth in (None, "now"):
-        with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
+        with pytest.raises(ValueError, match='Pass growth="hand" to read'):
             load(headrace.sources.Subset(source, [1, 2]), growth=growth)
-        with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
+        with pytest.raises(ValueError, match='Pass growth="hand" to read'):
             load(headrace.MapDataset.source(source), growth=growth)
     DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth="hand")
     load(headrace.MapDataset.source(source), growth="hand")

@@ -78,6 +78,9 @@ class Agreement:
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
 
+        For a step that was agreed on in advance, nothing is sent: the verdict is known. If this process's offer is another
+        one, the verdict says so.
+
         Args:
             offer: the offer.
             stopped: function that returns True to stop waiting; the result is then None.

@@ -37,8 +37,8 @@ class Share(NamedTuple):
 
     Attributes:
         shard: index of its shard, and number of shards.
-        parts: number of equal parts into which its rows are divided.
-        places: for each of its devices, the number of the part that the device holds.
+        parts: number of parts into which the rows that the host loads are divided.
+        places: for each of its devices, the index of the part that the device holds.
         spreads: True: a short batch is divided evenly over the parts. False: its rows fill the first parts.
     """
 

@@ -164,7 +164,7 @@ class Spawner:
     def spawn(self, worker: int) -> Channel:
         """Ask the zygote (the process that makes workers) for a worker with this number, and return the channel to it.
 
-        If the zygote has ended, only reading its own channel shows that.
+        If the zygote has ended, this call does not fail; reading `self.channel` shows it.
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()

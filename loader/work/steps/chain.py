@@ -87,7 +87,11 @@ class StepChain:
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if all inputs may be processed in one call, because only fused operations (in C) need their positions."""
+        """Return True if all inputs may be processed in one call.
+
+        That is so if all operations are fused (run in C), and rows have tags; or if the operation after the fused ones takes
+        all elements in one call, and no later operation needs a position.
+        """
         others = self._stage.operations[len(self._fused) :]
         if not others:
             return self._tags_rows
