@@ -57,7 +57,7 @@ def show(console: Console, report: Report) -> None:
     console.print(table)
     console.print(f"  {_mood(report)}", highlight=False)
     for outcome in report.outcomes():
-        console.print(f"  {_told(outcome)}", style="green" if outcome.met else "red", highlight=False)
+        console.print(f"  {_as_text(outcome)}", style="green" if outcome.met else "red", highlight=False)
 
 
 def _markdown(facts: Facts, reports: Sequence[Report]) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _markdown_of(report: Report) -> Iterator[str]:
         yield f"| {' | '.join(_cells(summary))} |"
     yield f"\n* {_mood(report)}"
     for outcome in report.outcomes():
-        yield f"* {_told(outcome)}"
+        yield f"* {_as_text(outcome)}"
 
 
 def _cells(summary: Summary) -> list[str]:
@@ -111,7 +111,7 @@ def _mood(report: Report) -> str:
     return f"checksum {report.checksum}" + ("" if share is None else f"; the limit loop got {share:.0%} of a core")
 
 
-def _told(outcome: Outcome) -> str:
+def _as_text(outcome: Outcome) -> str:
     goal = outcome.goal
     subject = "" if goal.subject == SUBJECT else f"{goal.subject}: "
     reference = " and ".join(goal.references)

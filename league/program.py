@@ -32,7 +32,7 @@ class Touch:
     def __call__(self, number: int) -> int:
         """The record itself."""
         number = int(number)
-        leg = _told(self.folder)
+        leg = _leg_in(self.folder)
         Path(self.folder, "pids", str(os.getpid())).touch()
         if number == leg["fails"]:
             raise ValueError(f"record {number} is broken")
@@ -44,7 +44,7 @@ class Touch:
 
 
 @functools.cache
-def _told(folder: str) -> dict[str, Any]:
+def _leg_in(folder: str) -> dict[str, Any]:
     return json.loads(Path(folder, "leg.json").read_text())
 
 

@@ -58,7 +58,7 @@ def main() -> int:
             for workload, name in right:
                 found = play(LOADERS[name], name, workload, Path(folder), options.seconds, options.workers)
                 results[name]["speed"][workload.name].setdefault("runs", []).append(found)
-                print(f"turn {turn + 1}: {name:12} {workload.name:10} {_told(found)}", flush=True)
+                print(f"turn {turn + 1}: {name:12} {workload.name:10} {_as_text(found)}", flush=True)
     for workload, name in right if options.turns else ():
         cell = results[name]["speed"][workload.name]
         cell |= summary(cell.pop("runs"))
@@ -214,7 +214,7 @@ def keep(path: Path, results: dict[str, Any]) -> None:
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
-def _told(found: dict[str, Any]) -> str:
+def _as_text(found: dict[str, Any]) -> str:
     if "rate" not in found or found.get("wrong"):
         return found.get("unclaimed") or found.get("missing") or f"WRONG: {found.get('wrong')}"
     each = 1e6 * found["cpu"] / found["rate"]
@@ -223,7 +223,7 @@ def _told(found: dict[str, Any]) -> str:
 
 
 def _show(name: str, workload: Workload, found: dict[str, Any]) -> None:
-    print(f"{name:12} {workload.name:10} {_told(found)}", flush=True)
+    print(f"{name:12} {workload.name:10} {_as_text(found)}", flush=True)
     if found.get("wrong"):
         print(f"             again: python league/speed.py --loaders {name} --workloads {workload.name}")
 
