@@ -86,7 +86,7 @@ class TestInSlices(SourceConformance):
             "texts": [f"text {key}"] * (key % 3),
             "numbers": np.full(key % 4, key, np.int32),
             "struct": {"a": key, "b": [str(key)]},
-            "gaps": [key, None] if key % 5 == 0 else [key],
+            "gaps": [key, None] if key % 5 == 0 else np.array([key]),
         }
 
 
@@ -163,12 +163,22 @@ def test_lengths_of_bytes_of_one_size(tmp_path):
     assert (source[0]["x"], source.lengths_by("x").tolist()) == (b"abcd", [4, 0])
 
 
-def test_a_column_in_pieces_has_one_kind_of_values():
-    """A null in a list of any piece makes all of them Python lists, as in a column that is whole."""
-    arrays = [pa.array([[1], [2]]), pa.array([[3, None]])]
-    together = columns.column_of(pa.chunked_array(arrays)).take([0, 2])
-    assert together == columns._Pieces(arrays).take([0, 2]) == [[1], [3, None]]
-    assert_same(columns._Pieces(arrays[:1] * 2).take([3, 0]), [np.array([2]), np.array([1])])
+def test_a_list_is_a_python_list_only_if_it_has_a_null_itself():
+    """Other lists of the column, in the same piece or another, do not matter."""
+    arrays = [pa.array([[1], [2, None]]), pa.array([[3, None], [4]])]
+    expected = [np.array([1]), [2, None], [3, None], np.array([4])]
+    assert_same(columns.column_of(pa.chunked_array(arrays)).take([0, 1, 2, 3]), expected)
+    assert_same(columns._Pieces(arrays).take([0, 1, 2, 3]), expected)
+
+
+def test_a_tensor_has_its_shape_whatever_the_other_rows_are():
+    """A null among the rows does not make it flat, and a null in it is not a zero."""
+    stored = pa.array([[1, 2, 3, 4], None, [5, None, 7, 8]], pa.list_(pa.int32(), 4))
+    kind = pa.fixed_shape_tensor(pa.int32(), [2, 2], permutation=[1, 0])
+    first = np.array([[1, 3], [2, 4]], np.int32)
+    for rows, expected in [([0], [first]), ([0, 1], [first, None]), ([2, 0], [[5, None, 7, 8], first])]:
+        array = pa.ExtensionArray.from_storage(kind, stored.take(rows))
+        assert_same(columns.column_of(pa.chunked_array([array])).take(list(range(len(rows)))), expected)
 
 
 class Keys(encryption.KmsClient):

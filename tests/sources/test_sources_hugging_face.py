@@ -156,6 +156,15 @@ def test_numpy_values_keep_the_dtype_that_is_stored():
     assert_same(row, expected)
 
 
+def test_numpy_lists_are_arrays_unless_they_have_a_null_themselves():
+    """Other lists of the column, of any kind, do not matter."""
+    for kind in (datasets.List(value("int32")), datasets.List(value("int32"), length=2)):
+        rows = [[1, 2], None, [3, None], [4, 5]]
+        dataset = datasets.Dataset.from_dict({"x": rows}, datasets.Features({"x": kind}))
+        found = as_source(dataset.with_format("numpy")).__getitems__([0, 1, 2, 3])
+        assert_same([row["x"] for row in found], [np.array([1, 2], np.int32), None, [3, None], np.array([4, 5], np.int32)])
+
+
 def batches(dataset, **options):
     """A loader of two shuffled epochs."""
     source = as_source(dataset)
