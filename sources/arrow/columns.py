@@ -3,7 +3,7 @@
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
-| list of numbers, of any kind, or tensor, without a null in it | read-only array; fixed-size lists and tensors have their shape |
+| tensor, or list of numbers of any kind, without nulls in it | read-only array; tensors and fixed-size lists have their shape |
 | string, binary, and views of them | `str`, `bytes` |
 | anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
 | null | None |
@@ -334,7 +334,7 @@ def has_views(kind: Any) -> bool:
 
 
 def gives_arrays(kind: Any) -> bool:
-    """Return True if the values of an Arrow type become arrays unless they have a null in them: lists of numbers, and tensors."""
+    """Return True for lists of numbers, and for tensors. Their values become arrays, except those that have a null in them."""
     import pyarrow.types as kinds
 
     if not is_list(kind):
