@@ -3,6 +3,7 @@
 import base64
 import decimal
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from support.source_conformance import SourceConformance, assert_same
 
 from headrace.errors import SourceError
 from headrace.files.remote.store import close_stores
+from headrace.files.streams import RawFile
 from headrace.sources import ParquetDataSource
 from headrace.sources.arrow import columns
 
@@ -179,6 +181,23 @@ def test_a_tensor_has_its_shape_whatever_the_other_rows_are():
     for rows, expected in [([0], [first]), ([0, 1], [first, None]), ([2, 0], [[5, None, 7, 8], first])]:
         array = pa.ExtensionArray.from_storage(kind, stored.take(rows))
         assert_same(columns.column_of(pa.chunked_array([array])).take(list(range(len(rows)))), expected)
+
+
+@pytest.mark.parametrize("name", ["a.b", "a.c", "a", ".", "list"])
+def test_all_bytes_of_a_column_are_fetched_at_once_whatever_its_name_is(tmp_path, monkeypatch, name):
+    """A point in a name does not end it: the row group of a file in a store is read from memory."""
+    table = pa.table(
+        {"a.b": [1, 2], "a.c": [["x"], []], "a": [{"d": 1, "e": [2]}] * 2, ".": ["y", "z"], "list": [[3], [4]]}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    fsspec.filesystem("memory").pipe("/points/x.parquet", (tmp_path / "x.parquet").read_bytes())
+    kept = {"storage_options": {"cache_dir": str(tmp_path / "cache")}}
+    source = ParquetDataSource("memory://points/x.parquet", columns=[name], **kept)
+    first = source[0]  # and the footer
+    source._cache.forget()
+    monkeypatch.setattr(RawFile, "read_at", lambda *_: pytest.fail("bytes are fetched that were not loaded"))
+    assert_same(source[0], first)
+    assert np.array_equal(first[name], table[name][0].as_py())
 
 
 class Keys(encryption.KmsClient):
