@@ -112,8 +112,7 @@ def as_json(record: Any) -> bytes:
     """Return a value as JSON in UTF-8. Bytes are unchanged.
 
     Raises:
-        ConversionError: an object in the value cannot be JSON.
-        TypeError, ValueError: a dict in it has a key that cannot be JSON, such as a tuple; or it contains itself.
+        ConversionError: an object in the value, or the key of a dict in it, cannot be JSON; or the value contains itself.
 
     >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
     b'{"x":0.5,"t":[1],"a":[0,1]}'
@@ -124,6 +123,12 @@ def as_json(record: Any) -> bytes:
         return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
         return json.dumps(record, default=_plain, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConversionError(
+            f"{a_kind_of(record)} ({short_repr(record)}) cannot be written as JSON: {shorten(error)}. Pass transform=, a "
+            "function that returns values that JSON has (the keys of dicts are texts), or encode=, a function that turns a "
+            "record into bytes."
+        ) from error
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import short_repr
 from ..transforms import RandomMapTransform
-from .library import Images, OnImages, checked
+from .library import Images, OnImages, check_fill, checked, fill_of
 from .random import bounds, probability_of, random_piece
 
 
@@ -29,7 +28,7 @@ class RandomErasing(OnImages, RandomMapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: an argument is out of range, or `value` has something else than numbers.
 
     >>> erase = RandomErasing(1.0, scale=(0.25, 0.25), ratio=(1, 1))
     >>> int(erase.random_map(np.ones((8, 8, 1), np.uint8), np.random.default_rng(0)).sum())
@@ -48,11 +47,8 @@ class RandomErasing(OnImages, RandomMapTransform):
         super().__init__()
         self._probability, self._key = probability_of("probability", probability), key
         self._scale, self._ratio = bounds("scale", scale, 1.0), bounds("ratio", ratio, math.inf)
-        if isinstance(value, str) and value != "random":
-            raise ValueError(
-                f'value={short_repr(value)} is not supported. Pass a number, one for each channel, or "random".'
-            )
-        self._value = value if isinstance(value, (int, float, str)) else tuple(value)
+        is_noise = isinstance(value, str) and value == "random"
+        self._value = value if is_noise else fill_of("value", value, ', or "random"')
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with a rectangle of its image erased, or unchanged.
@@ -62,12 +58,14 @@ class RandomErasing(OnImages, RandomMapTransform):
             rng: generator that draws the rectangle.
 
         Raises:
-            ImageError: the input is not an image, or a dict has no such key.
+            ImageError: the input is not an image, a dict has no such key, or `value` does not fit the image.
         """
         return self.with_image(element, lambda image: self._erased(image, rng))
 
     def _erased(self, given: Any, rng: np.random.Generator) -> Images:
         images = checked(given, "RandomErasing")
+        if self._value != "random":
+            check_fill(images, "value", self._value)
         if rng.random() >= self._probability:
             return images
         rows, columns = images.shape[-3:-1]

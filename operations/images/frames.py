@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ...common.messages import short_repr
-from ...common.validation import NUMBERS, one_of, whole_number
+from ...common.validation import one_of, whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
-from .library import Images, OnImages, checked
+from .library import Images, OnImages, check_fill, checked, fill_of
 from .sizes import Size, size_of
 
 Margins: TypeAlias = int | Sequence[int]
@@ -71,7 +71,8 @@ class Pad(OnImages, MapTransform):
         key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
 
     Raises:
-        ValueError: `mode` is unknown, or `padding` does not have 1, 2 or 4 numbers, or one is below 0.
+        ValueError: `mode` is unknown, `padding` does not have 1, 2 or 4 numbers, one is below 0, or `fill` has something else
+            than numbers.
         TypeError: a number of `padding` is not an integer.
 
     >>> Pad((1, 0), fill=9).map(np.zeros((1, 2, 1), np.uint8))[..., 0].tolist()
@@ -88,19 +89,22 @@ class Pad(OnImages, MapTransform):
     ) -> None:
         super().__init__()
         self._margins, self._key = _margins_of(padding), key
-        self._fill = fill if isinstance(fill, NUMBERS) else tuple(fill)
+        self._fill = fill_of("fill", fill)
         self._mode = one_of("mode", mode, *_MODES)
 
     def map(self, element: Any) -> Any:
         """Return the element with its image padded.
 
         Raises:
-            ImageError: the input is not an image, or a dict has no such key.
+            ImageError: the input is not an image, a dict has no such key, or `fill` does not fit the image.
         """
         return self.with_image(element, self._with_margins)
 
     def _with_margins(self, given: Any) -> Images:
-        return _padded(checked(given, "Pad"), self._margins, self._mode, self._fill)
+        images = checked(given, "Pad")
+        if self._mode == "constant":
+            check_fill(images, "fill", self._fill)
+        return _padded(images, self._margins, self._mode, self._fill)
 
 
 def _margins_of(padding: Any) -> tuple[int, int, int, int]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import short_repr
+from ...common.validation import NUMBERS, array_of
 from ...errors import ImageError, MissingExtraError
 
 Image = npt.NDArray[Any]
@@ -110,6 +111,53 @@ def checked(image: Any, operation: str) -> Images:
         f"not {given}. Use DecodeImage first to decode bytes. If an array has no axis of channels, add it: "
         "image[..., None]. No axis may have the length 0."
     )
+
+
+def fill_of(name: str, given: Any, more: str = "") -> Any:
+    """Return the value of new pixels, as one number or a tuple of numbers.
+
+    Args:
+        name: name of the argument, for the error message.
+        given: its value.
+        more: what else the argument may be, for the error message.
+
+    Raises:
+        ValueError: it is neither a number nor a list of numbers.
+    """
+    if isinstance(given, NUMBERS):
+        return given
+    array = array_of(given)
+    if array.ndim > 1 or not array.size or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name}={short_repr(given)} must be a number, or a list of one number for each channel. Pass such numbers{more}."
+        )
+    return tuple(given) if array.ndim else array.item()
+
+
+def check_fill(images: Images, name: str, fill: Any) -> None:
+    """Check that new pixels of images can have a value.
+
+    Args:
+        images: the images.
+        name: name of the argument, for the error message.
+        fill: its value, from `fill_of`.
+
+    Raises:
+        ImageError: it has too few or too many numbers, or one that the dtype of the images cannot hold.
+    """
+    numbers, channels = fill if isinstance(fill, tuple) else (fill,), images.shape[-1]
+    if len(numbers) not in (1, channels):
+        raise ImageError(
+            f"the image has {channels} channels, but {name}={short_repr(fill)} has {len(numbers)} numbers. Pass one number for "
+            "each channel, or one for all of them."
+        )
+    if images.dtype.kind in "iu":
+        limits = np.iinfo(images.dtype)
+        if not all(limits.min <= number <= limits.max for number in numbers):
+            raise ImageError(
+                f"the image has the dtype {images.dtype}, which cannot hold {name}={short_repr(fill)}. Pass numbers from "
+                f"{limits.min} to {limits.max}."
+            )
 
 
 def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:

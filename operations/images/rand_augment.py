@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...common.validation import NUMBERS, whole_number
+from ...common.validation import whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .colours import blend, coloured, with_brightness, with_contrast, with_saturation
-from .library import Image, OnImagesWithOpenCV, check_libraries, on_frames, opencv, with_channels
+from .library import Image, OnImagesWithOpenCV, check_fill, check_libraries, fill_of, on_frames, opencv, with_channels
 
 
 class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
@@ -33,7 +33,7 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or `fill` has something else than numbers.
 
     >>> RandAugment().random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
     (8, 9, 3)
@@ -55,7 +55,7 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
             "num_magnitude_bins", num_magnitude_bins, 2, 1 << 20, "a number of strengths, such as 31"
         )
         self._magnitude = whole_number("magnitude", magnitude, 0, self._bins - 1, "less than num_magnitude_bins")
-        self._fill, self._key = fill if isinstance(fill, NUMBERS) else tuple(fill), key
+        self._fill, self._key = fill_of("fill", fill), key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with its image changed.
@@ -65,7 +65,7 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
             rng: generator that draws the changes and their directions.
 
         Raises:
-            ImageError: the input is not an image of uint8 with 1 or 3 channels, or a dict has no such key.
+            ImageError: the input is not an image of uint8 with 1 or 3 channels, a dict has no such key, or `fill` does not fit.
         """
         return self.with_image(element, lambda image: self._changed(image, rng))
 
@@ -76,6 +76,7 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
                 f"RandAugment takes images of uint8, not {images.dtype}. Use it before Normalize, or "
                 "convert the images to uint8 in a map before it."
             )
+        check_fill(images, "fill", self._fill)
         names, strength = list(CHANGES), self._magnitude / (self._bins - 1)
         for number, sign in zip(rng.integers(len(names), size=self._count), rng.integers(2, size=self._count)):
             change, most, is_signed = CHANGES[names[number]]
@@ -103,7 +104,8 @@ def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image
     cv2 = opencv()
     placed = np.array(matrix, np.float64)
     placed[:, 2] += placed[:, :2].sum(axis=1) / 2 - 0.5  # a pixel's centre is at a half, in OpenCV at 0
-    flags, fill = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP, (fill,) * 3 if isinstance(fill, NUMBERS) else fill
+    numbers = fill if isinstance(fill, tuple) else (fill,)
+    flags, fill = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP, numbers * 3 if len(numbers) == 1 else numbers
     height, width = image.shape[:2]
     return with_channels(cv2.warpAffine(image, placed, (width, height), flags=flags, borderValue=fill))
 

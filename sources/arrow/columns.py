@@ -3,10 +3,12 @@
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
-| list of numbers, of any kind, if no list of the row group has a null | read-only array; fixed-size lists have their shape |
+| tensor, or list of numbers of any kind, without nulls in it | read-only array; tensors and fixed-size lists have their shape |
 | string, binary, and views of them | `str`, `bytes` |
 | anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
 | null | None |
+
+A value depends on its own row alone, never on the rows that were read with it.
 """
 
 from __future__ import annotations
@@ -111,6 +113,33 @@ class _Objects:
         return values
 
 
+class OneByOne:
+    """Column of lists of numbers, or of tensors, whose values are converted one by one, because some have a null in them.
+
+    Those become Python lists, and all others read-only arrays.
+
+    Args:
+        array: pyarrow array of a type for which `gives_arrays` is True.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.nbytes = int(array.nbytes)
+
+    def take(self, rows: list[int]) -> list[Any]:
+        return list(map(self._value, rows))
+
+    def _value(self, row: int) -> Any:
+        is_tensor = _is_tensor(self._array.type)
+        value = (self._array.storage if is_tensor else self._array)[row]
+        if not value.is_valid:
+            return None
+        array = dense(self._array.slice(row, 1)) if is_tensor else dense(value.values)
+        if array is None:
+            return value.as_py()
+        return _frozen(array[0] if is_tensor else array)
+
+
 class _Pieces:
     """Column of several arrays that are too large together for one array.
 
@@ -119,11 +148,7 @@ class _Pieces:
     """
 
     def __init__(self, arrays: list[Any]) -> None:
-        stored = [plain(array) for array in arrays]
-        columns = [_column(array) for array in stored]
-        # One column has one kind of values, such as arrays, or lists where any piece has a null in a list.
-        alike = not any(isinstance(column, _Objects) for column in columns)
-        self._columns = columns if alike else [_Objects(array) for array in stored]
+        self._columns = [_column(array) for array in arrays]
         self._stops = np.cumsum([len(array) for array in arrays], dtype=np.int64)
         self.nbytes = sum(column.nbytes for column in self._columns)
 
@@ -147,12 +172,13 @@ def column_of(chunked: Any) -> DecodedColumn:
         return _Pieces(chunked.chunks)
     if is_scalar(array.type) and not array.null_count:  # most columns: a random row makes one of each
         return _Dense(array.to_numpy(zero_copy_only=False))
-    return _column(plain(array))
+    return _column(array)
 
 
 def _column(array: Any) -> DecodedColumn:
     import pyarrow.types as kinds
 
+    array = array if _is_tensor(array.type) else plain(array)
     column: DecodedColumn | None = None
     if not array.null_count:
         values = dense(array)
@@ -162,7 +188,7 @@ def _column(array: Any) -> DecodedColumn:
     if column is None and is_list(array.type):
         column = _ragged(array)
     if column is None:
-        return _Objects(array)
+        return OneByOne(array) if gives_arrays(array.type) else _Objects(array)
     if array.null_count and not kinds.is_null(array.type):
         return Nullable(column, array.is_null().to_numpy(zero_copy_only=False))
     return column
@@ -180,7 +206,7 @@ def plain(array: Any) -> Any:
 
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray) and not _is_tensor(array):
+    if isinstance(array, pa.ExtensionArray) and not (_is_tensor(array.type) and not array.null_count):
         return plain(array.storage)
     return array
 
@@ -229,8 +255,8 @@ def dense(array: Any) -> Array | None:
 
     if array.null_count:
         return None
-    if _is_tensor(array):
-        return np.asarray(array.to_numpy_ndarray())
+    if _is_tensor(array.type):
+        return None if array.storage.flatten().null_count else np.asarray(array.to_numpy_ndarray())
     if is_scalar(array.type):
         return np.asarray(array.to_numpy(zero_copy_only=False))
     if not kinds.is_fixed_size_list(array.type):
@@ -307,10 +333,20 @@ def has_views(kind: Any) -> bool:
     return kind.id in _view_ids() or any(has_views(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def _is_tensor(array: Any) -> bool:
+def gives_arrays(kind: Any) -> bool:
+    """Return True for lists of numbers, and for tensors. Their values become arrays, except those that have a null in them."""
+    import pyarrow.types as kinds
+
+    if not is_list(kind):
+        return _is_tensor(kind)
+    item = kind.value_type
+    return is_scalar(item) or (gives_arrays(item) and (_is_tensor(item) or kinds.is_fixed_size_list(item)))
+
+
+def _is_tensor(kind: Any) -> bool:
     import pyarrow as pa
 
-    return isinstance(array, pa.ExtensionArray) and hasattr(array, "to_numpy_ndarray") and not array.null_count
+    return isinstance(kind, pa.FixedShapeTensorType)
 
 
 def _frozen(values: Array) -> Array:

@@ -119,8 +119,8 @@ class _Whole:
 def _value_of(kind: Any) -> ValueOf | None:
     """Return a function that converts one pyarrow scalar of a type.
 
-    Return None if single values of this type cannot be converted: lists become arrays only if all lists of the column
-    allow it.
+    Return None for types whose columns are converted as a whole. For lists that takes as long as one value: mostly, nothing is
+    copied.
 
     Args:
         kind: the type, a `pyarrow.DataType`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ...common.lazy_exports import optional_library
@@ -176,10 +177,14 @@ class StoreFile(RawFile):
 def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
     """Return `(offset, length)` in the file, in bytes, of each chunk of some columns.
 
+    If a file has a column `a.b` and a column `a` with fields, a chunk of one may be returned for the other, as the paths of
+    chunks do not tell them apart.
+
     Args:
         group: metadata of a row group.
         columns: names of the columns.
     """
+    names = frozenset(columns)
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [
         (
@@ -187,5 +192,5 @@ def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
             chunk.total_compressed_size,
         )
         for chunk in chunks
-        if chunk.path_in_schema.partition(".")[0] in columns
+        if not names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format))
     ]

@@ -60,9 +60,9 @@ _SCATTERED = 8
 class ParquetDataSource(FileSource[dict[str, Any]]):
     """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
-    A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (lists of numbers), a `str`,
-    `bytes`, None (nulls), or another Python object (structs, maps, lists of strings, decimals, times with a zone). If a list
-    of numbers has a null in it, all lists of its column in its row group are Python lists.
+    A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (a list of numbers without a
+    null in it), a `str`, `bytes`, None (nulls), or another Python object (a list of numbers and nulls, structs, maps, lists of
+    strings, decimals, times with a zone). It does not depend on other rows.
 
     Args:
         paths: a path, a glob, a directory (its files `*.parquet`, `*.parq` and `*.pq`, at any depth) or a list of these. Files

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .columns import Array, Nullable, dense, filled, is_list, is_scalar, plain
+from .columns import Array, Nullable, OneByOne, dense, filled, gives_arrays, is_list, is_scalar, plain
 from .pieces import Int64s, PieceRows, Places, joined_view
 
 
@@ -119,6 +119,21 @@ class Objects:
         return [self.chunks[piece][row].as_py() for piece, row in pairs]
 
 
+class ListsWithNulls:
+    """Column of lists of numbers, some of which have a null in them: see `OneByOne`.
+
+    Args:
+        chunks: the pyarrow arrays of the column, of a type for which `gives_arrays` is True.
+    """
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self._pieces = list(map(OneByOne, chunks))
+
+    def take(self, places: Places) -> list[Any]:
+        pairs = zip(places.pieces.tolist(), places.rows.tolist())
+        return [self._pieces[piece].take([row])[0] for piece, row in pairs]
+
+
 def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
     """Return a column in the form from which rows are read fastest.
 
@@ -130,7 +145,7 @@ def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
     stored = [chunk if hasattr(chunk.type, "shape") else plain(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
     if column is None:
-        return Objects(chunks)
+        return ListsWithNulls(stored) if gives_arrays(stored[0].type) and not as_python else Objects(chunks)
     if not any(chunk.null_count for chunk in stored):
         return column
     return Nullable(column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))

@@ -192,7 +192,8 @@ class LeRobotSource(OnSource):
             values = [self._folder.features[name].value_of(row[name]) for row in rows]
             for record, chosen in zip(records, places):
                 stacked = stack_values([values[place] for place in chosen])
-                record[name] = self._offsets.padded(stacked, record[f"{name}_is_pad"])
+                is_pad = record[f"{name}_is_pad"]
+                record[name] = stacked if name in self.image_keys else self._offsets.padded(stacked, is_pad)
 
     def _add_videos(self, records: list[dict[str, Any]], episodes: Int64s, frames: Int64s) -> None:
         for camera, (files, begins) in self._videos.items():

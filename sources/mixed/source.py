@@ -21,7 +21,7 @@ from ..accepted import as_source
 from ..facts import SourceFacts, facts_of, used_records
 from ..keys import Keys, check_key, check_keys
 from ..parts import Groups, Int64s, LastResult, grouped, in_order
-from ..protocol import DataSource, fingerprint_of, is_text_column, reader_of
+from ..protocol import DataSource, fingerprint_of, reader_of
 from ..provenance import UsedRecord
 
 Array = npt.NDArray[Any]
@@ -275,7 +275,7 @@ class MixedColumn:
 def _mixed_columns(columns: Sequence[Any]) -> Any:
     """Return one tree of the columns of all parts.
 
-    Return None if a part has no columns, if their structures, dtypes or shapes differ, or if one has texts.
+    Return None if a part has no columns, if their structures, dtypes or shapes differ, or if one has texts or is itself a mix.
 
     Args:
         columns: the tree of columns of each part, or None.
@@ -289,7 +289,7 @@ def _mixed_columns(columns: Sequence[Any]) -> Any:
     kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
     if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):
         return None
-    if any(map(is_text_column, leaves[0])):
+    if not all(hasattr(leaf, "take") for some in leaves for leaf in some):  # of texts, or of a mix in a mix
         return None
     groups = LastResult(lambda keys: grouped(*reversed(np.divmod(keys, len(columns)))))
     return structure.unflatten([MixedColumn(parts, groups) for parts in zip(*leaves)])

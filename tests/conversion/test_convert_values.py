@@ -13,7 +13,7 @@ import pytest
 from support.conversions import convert, read
 
 import headrace
-from headrace.conversion.outputs.encoding import as_example
+from headrace.conversion.outputs.encoding import as_example, as_json
 from headrace.conversion.outputs.parquet import ParquetOutput
 from headrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
 from headrace.formats.example import decode_example
@@ -177,6 +177,29 @@ def test_arrays_of_objects_are_no_npy_files(values):
     )
     with pytest.raises(ConversionError, match=words) as caught:
         as_example(record)
+    assert len(str(caught.value)) < 500
+
+
+WITHIN_ITSELF: list[object] = []
+WITHIN_ITSELF.append(WITHIN_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (
+            {"x": {(1, 2): 3}},
+            r"a dict \(\{'x': \{\(1, 2\): 3\}\}\) cannot .* keys must be str, .* not tuple\. Pass transform=",
+        ),
+        (WITHIN_ITSELF, r"a list .* cannot be written as JSON: Circular reference detected\. Pass transform=.*encode="),
+        ({"a": {1}}, r"a set \(\{1\}\) cannot be written as JSON\. Pass encode="),
+    ],
+    ids=["key", "itself", "set"],
+)
+def test_what_json_does_not_have_is_an_error(record, words):
+    """It names the value and the remedy."""
+    with pytest.raises(ConversionError, match=words) as caught:
+        as_json(record)
     assert len(str(caught.value)) < 500
 
 

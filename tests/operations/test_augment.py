@@ -348,7 +348,11 @@ def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count
         (lambda: GaussianBlur(4), "kernel_size=4"),
         (lambda: GaussianBlur(3, 0), "sigma=0"),
         (lambda: RandomErasing(1.5), "probability=1.5"),
-        (lambda: RandomErasing(value="noise"), "value='noise'"),
+        (lambda: RandomErasing(value="noise"), "value='noise' must be a number, .* or \"random\""),
+        (lambda: RandomErasing(value=None), "value=None must be a number"),
+        (lambda: RandomErasing(value=("a", 1)), r"value=\('a', 1\) must be a number, .* for each channel"),
+        (lambda: Pad(1, fill=()), r"fill=\(\) must be a number"),
+        (lambda: RandAugment(fill=[[1, 2, 3]]), r"fill=\[\[1, 2, 3\]\] must be a number"),
         (lambda: RandAugment(magnitude=31), "magnitude=31"),
         (lambda: RandAugment(-1), "num_ops=-1"),
         (lambda: MixUp(0), "alpha=0"),
@@ -365,10 +369,28 @@ def test_arguments_are_checked(make, text):
         make()
 
 
+@pytest.mark.parametrize("value", [np.float32(3), np.array(3), [3], np.array([3, 3, 3])])
+def test_a_value_of_pixels_may_be_any_number_or_list(value):
+    """Of Python or NumPy; one number is for all channels."""
+    np.testing.assert_array_equal(Pad(1, fill=value).map(PHOTO), Pad(1, fill=3).map(PHOTO))
+    for make in (lambda value: RandomErasing(1.0, value=value), lambda value: RandAugment(fill=value)):
+        np.testing.assert_array_equal(make(value).random_map(PHOTO, rng()), make(3).random_map(PHOTO, rng()))
+
+
 @pytest.mark.parametrize(
     ("operation", "element", "text"),
     [
         (Normalize((0, 0), 1), PHOTO, "3 channels, but mean= has 2 numbers"),
+        (
+            RandomErasing(1.0, value=(1, 2)),
+            PHOTO,
+            r"3 channels, but value=\(1, 2\) has 2 numbers. Pass one number for each",
+        ),
+        (RandomErasing(1.0, value=300), PHOTO, "uint8, which cannot hold value=300. Pass numbers from 0 to 255"),
+        (RandomErasing(1.0, value=math.nan), PHOTO, "uint8, which cannot hold value=nan"),
+        (Pad(1, fill=(1, 2)), PHOTO, r"3 channels, but fill=\(1, 2\) has 2 numbers"),
+        (Pad(1, fill=(0, 0, -1)), PHOTO, r"uint8, which cannot hold fill=\(0, 0, -1\)"),
+        (RandAugment(fill=(1, 2)), PHOTO, r"3 channels, but fill=\(1, 2\) has 2 numbers"),
         (ColorJitter(0.1), PHOTO.astype(np.int32), "not int32 with 3 channels"),
         (RandAugment(), FLOATS, "not float32"),
         (GaussianBlur(3), PHOTO.astype(bool), "not bool"),

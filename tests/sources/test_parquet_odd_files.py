@@ -3,6 +3,7 @@
 import base64
 import decimal
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from support.source_conformance import SourceConformance, assert_same
 
 from headrace.errors import SourceError
 from headrace.files.remote.store import close_stores
+from headrace.files.streams import RawFile
 from headrace.sources import ParquetDataSource
 from headrace.sources.arrow import columns
 
@@ -86,7 +88,7 @@ class TestInSlices(SourceConformance):
             "texts": [f"text {key}"] * (key % 3),
             "numbers": np.full(key % 4, key, np.int32),
             "struct": {"a": key, "b": [str(key)]},
-            "gaps": [key, None] if key % 5 == 0 else [key],
+            "gaps": [key, None] if key % 5 == 0 else np.array([key]),
         }
 
 
@@ -163,12 +165,39 @@ def test_lengths_of_bytes_of_one_size(tmp_path):
     assert (source[0]["x"], source.lengths_by("x").tolist()) == (b"abcd", [4, 0])
 
 
-def test_a_column_in_pieces_has_one_kind_of_values():
-    """A null in a list of any piece makes all of them Python lists, as in a column that is whole."""
-    arrays = [pa.array([[1], [2]]), pa.array([[3, None]])]
-    together = columns.column_of(pa.chunked_array(arrays)).take([0, 2])
-    assert together == columns._Pieces(arrays).take([0, 2]) == [[1], [3, None]]
-    assert_same(columns._Pieces(arrays[:1] * 2).take([3, 0]), [np.array([2]), np.array([1])])
+def test_a_list_is_a_python_list_only_if_it_has_a_null_itself():
+    """Other lists of the column, in the same piece or another, do not matter."""
+    arrays = [pa.array([[1], [2, None]]), pa.array([[3, None], [4]])]
+    expected = [np.array([1]), [2, None], [3, None], np.array([4])]
+    assert_same(columns.column_of(pa.chunked_array(arrays)).take([0, 1, 2, 3]), expected)
+    assert_same(columns._Pieces(arrays).take([0, 1, 2, 3]), expected)
+
+
+def test_a_tensor_has_its_shape_whatever_the_other_rows_are():
+    """A null among the rows does not make it flat, and a null in it is not a zero."""
+    stored = pa.array([[1, 2, 3, 4], None, [5, None, 7, 8]], pa.list_(pa.int32(), 4))
+    kind = pa.fixed_shape_tensor(pa.int32(), [2, 2], permutation=[1, 0])
+    first = np.array([[1, 3], [2, 4]], np.int32)
+    for rows, expected in [([0], [first]), ([0, 1], [first, None]), ([2, 0], [[5, None, 7, 8], first])]:
+        array = pa.ExtensionArray.from_storage(kind, stored.take(rows))
+        assert_same(columns.column_of(pa.chunked_array([array])).take(list(range(len(rows)))), expected)
+
+
+@pytest.mark.parametrize("name", ["a.b", "a.c", "a", ".", "list"])
+def test_all_bytes_of_a_column_are_fetched_at_once_whatever_its_name_is(tmp_path, monkeypatch, name):
+    """A point in a name does not end it: the row group of a file in a store is read from memory."""
+    table = pa.table(
+        {"a.b": [1, 2], "a.c": [["x"], []], "a": [{"d": 1, "e": [2]}] * 2, ".": ["y", "z"], "list": [[3], [4]]}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    fsspec.filesystem("memory").pipe("/points/x.parquet", (tmp_path / "x.parquet").read_bytes())
+    kept = {"storage_options": {"cache_dir": str(tmp_path / "cache")}}
+    source = ParquetDataSource("memory://points/x.parquet", columns=[name], **kept)
+    first = source[0]  # and the footer
+    source._cache.forget()
+    monkeypatch.setattr(RawFile, "read_at", lambda *_: pytest.fail("bytes are fetched that were not loaded"))
+    assert_same(source[0], first)
+    assert np.array_equal(first[name], table[name][0].as_py())
 
 
 class Keys(encryption.KmsClient):

@@ -156,6 +156,17 @@ def test_numpy_values_keep_the_dtype_that_is_stored():
     assert_same(row, expected)
 
 
+def test_numpy_lists_are_arrays_unless_they_have_a_null_themselves():
+    """Other lists of the column, of any kind, do not matter."""
+    for kind in (datasets.List(value("int32")), datasets.List(value("int32"), length=2)):
+        rows = [[1, 2], None, [3, None], [4, 5]]
+        dataset = datasets.Dataset.from_dict({"x": rows}, datasets.Features({"x": kind}))
+        found = as_source(dataset.with_format("numpy")).__getitems__([0, 1, 2, 3])
+        assert_same(
+            [row["x"] for row in found], [np.array([1, 2], np.int32), None, [3, None], np.array([4, 5], np.int32)]
+        )
+
+
 def batches(dataset, **options):
     """A loader of two shuffled epochs."""
     source = as_source(dataset)
@@ -255,6 +266,16 @@ def test_columns_of_several_datasets_are_mixed():
         data_source=parts, sampler=headrace.MixSampler(parts, [1, 1]), operations=[headrace.Batch(4)]
     )
     assert sorted(next(iter(loader))["x"].tolist()) == [0, 1, 10, 11]
+
+
+@pytest.mark.parametrize("other", [np.array(["x", "y"], object), np.array(["x", "y"])], ids=["objects", "texts"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_texts_are_mixed_with_arrays_of_texts_in_any_order(other, is_first):
+    """Such parts have no columns together: their batches are made of records."""
+    parts = {"array": {"t": other}, "rows": in_chunks({"t": ["a", "b"]})}
+    parts = parts if is_first else dict(reversed(parts.items()))
+    loader = headrace.DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), operations=[headrace.Batch(4)])
+    assert sorted(next(iter(loader))["t"].tolist()) == ["a", "b", "x", "y"]
 
 
 def test_arrays_outlive_source_and_dataset(tmp_path):

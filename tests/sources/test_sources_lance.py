@@ -22,7 +22,7 @@ def runtime(tmp_path_factory):
 
 
 def table(keys):
-    """A table of one row per key, with columns of five kinds."""
+    """A table of one row per key, with columns of six kinds."""
     keys = np.asarray(keys, np.int64)
     return pa.table(
         {
@@ -31,6 +31,7 @@ def table(keys):
             "text": [f"text {key}" for key in keys],
             "tokens": [[int(key)] * (key % 4) for key in keys],
             "maybe": pa.array([None if key % 3 == 0 else int(key) for key in keys], pa.int16()),
+            "gaps": [[int(key), None] if key % 5 == 0 else [int(key)] for key in keys],
         }
     )
 
@@ -39,7 +40,8 @@ def record(key):
     """What comes for a key."""
     maybe = None if key % 3 == 0 else np.int16(key)
     image, tokens = np.full(3, key, np.float32), np.full(key % 4, key, np.int64)
-    return {"key": np.int64(key), "image": image, "text": f"text {key}", "tokens": tokens, "maybe": maybe}
+    gaps = [key, None] if key % 5 == 0 else np.array([key])
+    return {"key": np.int64(key), "image": image, "text": f"text {key}", "tokens": tokens, "maybe": maybe, "gaps": gaps}
 
 
 class TestTable(SourceConformance):
@@ -90,7 +92,7 @@ class TestAfterDeletions(TestTable):
         lance.write_dataset(marked, folder / "x.lance", max_rows_per_file=30).delete("odd = 1")
 
     def open(self, folder, count):
-        return LanceSource(folder / "x.lance", ["key", "image", "text", "tokens", "maybe"])
+        return LanceSource(folder / "x.lance", ["key", "image", "text", "tokens", "maybe", "gaps"])
 
 
 class TestFiltered(TestTable):

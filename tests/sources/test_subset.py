@@ -60,6 +60,16 @@ def test_a_subset_may_be_a_part_of_a_mix_and_a_mix_may_be_divided(name):
     assert next(iter(loader))["x"].tolist() == [70, 10, 10]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_mix_may_be_a_part_of_a_mix(is_first):
+    """Its columns are not read as those of an array; batches are made of records."""
+    inner = headrace.MixedSource({"a": {"x": np.array([1, 2])}, "b": {"x": np.array([3, 4])}})
+    parts = {"mix": inner, "array": {"x": np.arange(10, 14)}}
+    parts = parts if is_first else dict(reversed(parts.items()))
+    loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(8)])
+    assert sorted(next(iter(loader))["x"].tolist()) == [1, 2, 3, 4, 10, 11, 12, 13]
+
+
 def test_lengths_are_those_of_the_records():
     """By array, by field, and in a tree."""
     ragged = [np.arange(length) for length in (3, 1, 4, 1, 5)]
