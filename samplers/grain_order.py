@@ -189,7 +189,7 @@ def _bits(max_index: int) -> int:
 
 
 def _last_stays(max_index: int) -> bool:
-    """Return True if the cipher that Grain uses for `[0, max_index]` has numbers below `max_index` only."""
+    """Return True if Grain's cipher for `[0, max_index]` permutes only numbers below `max_index`, which then stays in place."""
     return max_index == 1 << _bits(max_index)
 
 

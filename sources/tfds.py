@@ -123,8 +123,8 @@ class TfdsDataSource:
         """
         if self._files is None:
             raise SourceError(
-                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS itself can read them. Prepare "
-                'the dataset in another folder with file_format="array_record".'
+                f"{shorten(self._name)}: the files are not in ArrayRecord format, so the examples cannot be had as bytes. "
+                'Prepare the dataset in another folder with file_format="array_record".'
             )
         return self._files
 

@@ -100,7 +100,7 @@ class TransportConformance(TransportRuns):
 
         def double(record: int) -> int:
             if record == FAILS:
-                raise LookupError(f"record {record}")
+                raise LookupError(f"the test's own error, at record {record}")
             if record == ENDS:
                 end_worker()
             deadline = time.monotonic() + seconds / 2

@@ -53,7 +53,9 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return how many elements of each joined node are read for the first `span` elements of the join, in whole epochs.
+    """Return how many elements of each joined node the first `span` elements of the join need.
+
+    These are whole epochs, and at least one.
 
     Args:
         node: the node that joins them.

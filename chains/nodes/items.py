@@ -274,7 +274,7 @@ class Batched(Regrouped):
         if not -ENDLESS <= start < stop <= ENDLESS:
             raise IndexError(
                 f"index {index} is too far from 0 for batches of {size}: their elements must have indices from "
-                "-2**63 to 2**63 - 1. Pass an index nearer to 0."
+                "-2**63 + 1 to 2**63 - 2. Pass an index nearer to 0."
             )
         return start, stop
 

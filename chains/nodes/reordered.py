@@ -95,8 +95,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the position and row of the element below, if this node only repeats and the engine runs the repeat;
-        else `(index, 0)`.
+        If this node is only a repeat, which the engine runs, these are the position and row of the element below. Otherwise,
+        they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 

@@ -138,7 +138,11 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     columns = next(rows, (0, []))[1]
     if not _is_utf8(columns):
         raise SourceError(f"{shorten(name)}, line 1 is not in UTF-8 ({short_repr(columns)}). Save the file in UTF-8.")
-    if not columns or len(set(columns)) < len(columns):
+    if not columns:
+        raise SourceError(
+            f"{shorten(name)}: the file is empty or begins with an empty line. Write the names of the columns there."
+        )
+    if len(set(columns)) < len(columns):
         raise SourceError(
             f"{shorten(name)}: the first line is {short_repr(columns)}, but it must name each column once. "
             "Write a different name for each column into the first line."

@@ -28,8 +28,8 @@ ResultT = TypeVar("ResultT")
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
     """Return the result of `work` for each item, in order.
 
-    Several items are processed at the same time. Of 1,000 or more, those that keep the processor busy are processed one
-    after the other in this thread.
+    Several items are processed at the same time, on threads. If there are 1,000 items or more, they are processed one after
+    the other in this thread as long as they only use the processor and do not wait.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]

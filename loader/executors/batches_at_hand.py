@@ -1,10 +1,10 @@
-"""Make batches in the user's process if their rows already lie side by side in shared memory, like rows of a `Pack`.
+"""Make batches in the user's process if their rows are in shared memory as columns, like rows of a `Pack`.
 
 In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the block of
 their batch; or None if a worker has to make it.
 
-Such a batch is a view of the memory of its rows. A worker would need longer to copy the rows than it needed to
-pack them.
+Rows of one block become a view of their memory. Few rows of several blocks are copied. A worker would need longer to
+copy the rows than it needed to pack them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Make the batch of a task, if its rows in `blocks` lie side by side.
+        """Make the batch of a task, if its rows in `blocks` are columns of one block, or few rows of several.
 
         Returns:
             A handle that already has the batch; None if a worker has to make it.

@@ -147,7 +147,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if the mix can be in a state in which these inputs have ended at these rows and it continues.
+        """Return True if it is possible that these inputs ended at these rows, and the mix continued without them.
 
         Args:
             numbers: indices of the inputs, in the order in which they ended.

@@ -371,7 +371,7 @@ class ProgramChanges:
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
     def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return the pipeline that a loader would make with all waiting changes."""
+        """Return the program's pipeline `loaders` with all waiting changes."""
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:

@@ -212,7 +212,7 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return a table of the inputs in some rows of a `Pack`, with their segments, or in some batches of a `BudgetBatch`.
+        """Return a table of inputs: of a `Pack`, those in some rows, with segments; of a `BudgetBatch`, those in some batches.
 
         Args:
             rows: indices of the rows or batches.

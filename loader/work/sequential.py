@@ -71,7 +71,7 @@ class SequentialReader:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Return the context in which to read: if the source has no workers, loaders inside it run in this thread."""
+        """Return a context manager for reading. If the source has no workers, loaders inside it run in this thread."""
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:

@@ -215,9 +215,12 @@ class Settings:
                 )
         for setting, value in (("bos", self.bos), ("eos", self.eos)):
             if len(packed) > 1 and value is not None and not isinstance(value, Mapping):
+                first: Any = value
+                for key in reversed(packed[0]):
+                    first = {key: first}
                 raise PackError(
                     f"{setting}={short_repr(value)} would be added to each of {first_few(list(map(name, packed)))}. "
-                    f"Say to which one, {setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
+                    f"Say to which one, {setting}={short_repr(first)}."
                 )
 
     def capacity_of(self, path: Path) -> Any:

@@ -94,7 +94,9 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Read records a second time with a clock, and divide the measured time of reading by the shares found.
+    """Read records again with a clock, and split the measured time of reading between the source and its operations.
+
+    The split has the shares of the second reading.
 
     Exceptions of the source and its operations are raised.
 

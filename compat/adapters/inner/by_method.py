@@ -26,7 +26,7 @@ class ByMethod:
 
 
 class Batched(ByMethod):
-    """Calling it calls `dataset.batch(…)` of the dataset passed first."""
+    """`Batched(dataset, …)` returns `dataset.batch(…)`."""
 
     def __new__(cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None) -> Any:
         return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)

@@ -32,7 +32,7 @@ class IteratorOperation(Protocol):
 
 
 class _Older(Generic[T]):
-    """Base of Grain's own older operations."""
+    """Base of headrace's versions of Grain's older operation classes."""
 
     def newer(self) -> Operation:
         """Return the transform of headrace that does the same as this operation, which is one of Grain's older classes."""

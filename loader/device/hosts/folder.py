@@ -95,7 +95,7 @@ class FolderStore:
         shutil.rmtree(self._path(folder), ignore_errors=True)
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return it. Two processes at a time may both get the larger number."""
+        """Add one to the number of a key, and return it. If two processes call this at once, both may count both."""
         _write(self._path(key) / secrets.token_hex(8), "")
         return len(_files(self._path(key)))
 

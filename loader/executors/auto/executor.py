@@ -200,7 +200,10 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Return when a worker is ready. Until then, the executor that is in use runs the tasks; this looks between them."""
+        """Wait until a worker is ready, and return the time then. Yield the time of the next look; get the time of the look.
+
+        Until then, the executor that is in use runs the tasks.
+        """
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now

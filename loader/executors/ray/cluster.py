@@ -194,7 +194,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return the addresses that are silent at the time `now`. Addresses that are not in the list are dropped."""
+        """Return those of `addresses` that have not answered for too long at the time `now`; forget all other addresses."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
