@@ -337,6 +337,7 @@ class PooledExecutor(Executor):
             self._stalled.append(handles)
             for rows in lost:
                 self.make_again(rows)
+            self._act(self._pool.give_waiting(self._clock()))  # the worker has room again
             return
         tasks = [handle.task for handle in handles]
         groups = [task for task in tasks if isinstance(task, GroupTask)]
@@ -355,8 +356,7 @@ class PooledExecutor(Executor):
     def make_again(self, rows: RowsWithTask) -> None:
         """Run the task of lost rows a second time, unless that run has already begun."""
         if rows.again is None:
-            handle = rows.handle
-            rows.again = replace(handle, divisible=False, series=None, block=None, gave_up="", suspects=())
+            rows.again = replace(rows.handle, divisible=False, series=None, block=None, gave_up="", suspects=())
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:

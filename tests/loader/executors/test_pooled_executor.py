@@ -68,9 +68,10 @@ def _block(task, nbytes):
     return block
 
 
-def _executor():
+def _executor(depth=3):
     pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
     transport = Played()
+    transport.depth = depth
     return PooledExecutor(pipeline, ExecutionOptions(1, worker_buffer_size=2), Observer(), transport), transport
 
 
@@ -115,6 +116,27 @@ def test_rows_that_were_lost_are_made_again_before_what_names_them():
     assert (named.first, named.last, named.rows.lost) == (1, 3, False)
     assert group.result().elements == ["done"]
     assert block.elements == [8, 9, 10, 11]
+
+
+def test_a_worker_that_cannot_do_its_tasks_yet_makes_other_lost_rows(monkeypatch):
+    """A message whose rows are lost goes back; what waits behind it goes to the worker in its place, or nothing would."""
+    executor, transport = _executor(depth=1)
+    spans = [executor.submit(SpanTask(0, start, start + 4)) for start in (0, 4)]
+    blocks = [span.result() for span in spans]
+    monkeypatch.setattr(executor._pace, "tasks", lambda stage: 2)  # in a message
+    group = executor.submit(GroupTask(0, ((0, 0, 4), (1, 0, 4))), dict(enumerate(blocks)))
+    later = executor.submit(SpanTask(0, 8, 12))  # its number is above that of the group
+    transport.answer()
+    assert later.ready()
+    blocks.append(later.result())
+    for block in blocks:
+        block.rows.rows.lost = True
+    other = executor.submit(GroupTask(0, ((2, 0, 4),)), {2: blocks[2]})
+    for _ in range(4):
+        transport.answer()
+        group.ready()
+    assert group.ready()
+    assert other.result().elements == ["done"]
 
 
 def test_rows_that_were_lost_are_made_again_for_who_wants_them_here():
