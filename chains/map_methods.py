@@ -181,7 +181,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         >>> list(MapDataset.range(10).select([7, 2]))
         [7, 2]
         """
-        length, keys = finite("select", self.root_node.length), indices_of(indices, self.root_node.length)
+        length = finite("select", self.root_node.length)
+        keys = indices_of(indices, length)
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(
                 f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). "

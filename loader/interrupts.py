@@ -9,6 +9,9 @@ import functools
 import signal
 import threading
 import time
+
+# That of `signal` makes an enum of each result, which takes 20 times as long. Records that fail and are skipped call it.
+from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -134,7 +137,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
         return False
     if isinstance(error, SystemError):  # by which Python replaces an exception that comes inside some functions in C
         error = error.__cause__ or error
-    codes = {_code_of(handler) for handler in map(signal.getsignal, _SIGNALS) if callable(handler)} - {None}
+    codes = {code_of(handler) for handler in map(getsignal, _SIGNALS) if callable(handler)} - {None}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
 
@@ -147,10 +150,11 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
         del error  # it knows this frame
 
 
-def _code_of(handler: Any) -> CodeType | None:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    function = getattr(handler, "__func__", handler)  # of a method
+def code_of(function: Any) -> CodeType | None:
+    """Return the code of a function, a method, a partial function or an object with `__call__`; None if it is not Python's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)  # of a method
     if not hasattr(function, "__code__"):
         function = type(function).__call__
     code: CodeType | None = getattr(function, "__code__", None)

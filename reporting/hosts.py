@@ -27,6 +27,7 @@ import numpy as np
 from ..common.closing import ClosedAtExit
 from ..common.messages import short_repr, shorten
 from ..common.units import format_seconds
+from ..common.validation import NUMBERS
 from ..errors import HostsError
 from ..loader.device.hosts.folder import folder_store
 from ..loader.device.hosts.store import KeyValueStore, MessageStore, jax_processes
@@ -215,7 +216,7 @@ def watch_hosts(
     ([(0, 3)], None)
     """
     check_loop(loop)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if not isinstance(seconds, NUMBERS):
         raise TypeError(
             f"seconds={short_repr(seconds)} is not a number. Pass the seconds between two texts, such as 10.0."
         )

@@ -125,7 +125,7 @@ def description_of(loader: Any, function: str) -> LoaderDescription:
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator over `pipeline` with `workers` workers. All other options are those of `loader`."""
+    """Return an iterator over `pipeline`, with `workers` worker processes and all other options of `loader`."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import first_few
 from ...common.redaction import redacted
-from ..interrupts import Uninterrupted, wait_until
+from ..interrupts import Uninterrupted, code_of, wait_until
 from ..plan.pipeline import Pipeline
 from ..work.explain import READING, is_ours, name_of, task_in_words
 from ..work.tasks import NO_BLOCKS, Busy, SpanTask
@@ -210,9 +210,6 @@ def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
     """Return the name of the operation whose function runs in one of the stack frames; "reading" if there is none."""
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
-        function = operation.user_function
-        function = getattr(function, "__func__", function)
-        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-        if code in codes:
+        if code_of(operation.user_function) in codes:
             return name_of(pipeline, number)
     return READING

@@ -255,7 +255,7 @@ def in_generation(
     other_source = strict and former.identity.sources != sources
     if other_source or former.identity.order[RECORDS] != last.records:
         return pipeline, states
-    if any(any(state.cursor.positions) or any(state.cursor.skips) or state.cursor.unfinished for state in states):
+    if any(map(_is_inside, states)):
         return former, states
     now = {name: value for name, value in order.fingerprint.items() if name != OMITTED}
     kept = {OMITTED: saved[OMITTED]} if OMITTED in saved else {}
@@ -294,10 +294,14 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
 
 
 def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
-    """Check that weights and parts of the order of all epochs are those of the states, if one was saved inside an epoch.
+    """Check that the weights or parts have not changed since a state was saved inside an epoch.
+
+    Args:
+        whole: the program's order of all epochs.
+        states: states of one run.
 
     Raises:
-        CheckpointError: they are not: the rest of the epoch would have records of which some have come already.
+        CheckpointError: they have changed: some records would come twice in the epoch, and others never.
     """
     known = states[0].order()
     saved = known._replace(described={key: value for key, value in known.described.items() if key != "epoch"})
@@ -312,4 +316,8 @@ def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
 
 
 def _is_inside(state: LoaderState) -> bool:
-    return any(state.cursor.positions) or any(state.cursor.skips)
+    """Return True if a state of `loader.epochs()` is inside its epoch: this shard has begun it, or shards of an earlier run."""
+    cursor = state.cursor
+    return any(
+        (*cursor.positions, *cursor.skips, cursor.unfinished, *(shards.layers for shards in state.history.shards))
+    )

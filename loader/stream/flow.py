@@ -25,6 +25,7 @@ from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from ..work.tasks import Failure, Units
+from .barren import EmptyStreamGuard
 from .horizon import DecidedSpans, Horizon
 from .join import CacheWriter, JoinedRuns
 from .ordered import InOrder, Ordered, Results
@@ -115,9 +116,12 @@ class RowStreams:
                 else self._groups(stage, start, former, inputs)
             )
             results = Ordered(requests, executor, stage.number, ahead)
-        leaves = pipeline.every_leaf[former * len(pipeline.leaves) :][part.leaves]
-        repeats = pipeline.repeats_in(part)
-        return StageOutput(results, leaves, repeats, start, self.skipped, self._block_numbers, self.observer, stage)
+
+        def make_guard(since: Cursor) -> EmptyStreamGuard:
+            leaves = pipeline.every_leaf[former * len(pipeline.leaves) :][part.leaves]
+            return EmptyStreamGuard(leaves, since, pipeline.repeats_in(part))
+
+        return StageOutput(results, make_guard, start, self.skipped, self._block_numbers, self.observer, stage)
 
     def _groups(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"

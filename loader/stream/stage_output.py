@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ...errors import TooManyErrorsError
 from ..plan.cursor import Cursor
-from ..plan.leaf import Leaf
 from ..plan.stages import Stage
 from ..timing.observer import Observer
 from ..work.notices import Notices
@@ -62,8 +61,7 @@ class StageOutput:
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
-        leaves: sources with their samplers from which the rows come.
-        repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the indices of its sources.
+        make_guard: function of a cursor that returns what notices that no more rows come after it.
         start: the cursor.
         skipped: counts skipped records.
         numbers: yields a new number for each block of the iterator.
@@ -74,8 +72,7 @@ class StageOutput:
     def __init__(
         self,
         results: Results,
-        leaves: Sequence[Leaf],
-        repeats: Mapping[int, range],
+        make_guard: Callable[[Cursor], EmptyStreamGuard],
         start: Cursor,
         skipped: SkippedRecords,
         numbers: Iterator[int],
@@ -89,8 +86,7 @@ class StageOutput:
         self._found: deque[Rows | StreamEnd] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
-        self._leaves, self._repeats = leaves, repeats
-        self._since = start  # after the last row
+        self._make_guard, self._since = make_guard, start  # after the last row
         self._guard: EmptyStreamGuard | None = None  # since a task made no rows
         self._numbers = numbers
         self._observer = observer
@@ -149,7 +145,7 @@ class StageOutput:
         if block.count:
             self._since, self._guard = request.origin.stop, None
         elif block.failure is None and not self._found:  # after a failure the results tell it next
-            self._guard = self._guard or EmptyStreamGuard(self._leaves, self._since, self._repeats)
+            self._guard = self._guard or self._make_guard(self._since)
             if (barren := self._guard.go_on(request)) is not None:
                 self._found.append(StreamEnd(barren))
 

@@ -9,8 +9,8 @@ The libraries are recognised by the names of their classes. None is imported.
 | all others: texts, lists, structs, times of day, timestamps with a zone | Python objects |
 | columns with missing values, of any of these types | Python objects; None if missing |
 
-NaN and NaT in pandas columns of floats and times stay what they are. Timestamps with a zone are `datetime.datetime` objects
-with that zone, as the libraries return them by row; pandas returns its `Timestamp`.
+NaN and NaT in pandas columns of floats and times are not changed to None. A timestamp with a zone is a `datetime.datetime`
+object with that zone; from pandas, a `pandas.Timestamp`.
 """
 
 from __future__ import annotations

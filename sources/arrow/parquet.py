@@ -54,7 +54,7 @@ DEFAULT_CACHE_BYTES = 256 * 2**20
 
 # A row group that is prefetched is fetched as a whole.
 _SCATTERED = 8
-"""Number of rows: row groups are prefetched only if, of all their rows together, at least one in so many will be read."""
+"""Largest number of rows for each row that will be read, over all row groups together, with which they are prefetched."""
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):

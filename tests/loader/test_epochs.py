@@ -334,3 +334,24 @@ def test_weights_change_between_epochs_but_not_inside_one(kind):
     changed.set_state(between, strict=False)
     assert next(changed).epoch == 1
     assert len(list(changed.open_epoch)) > 0
+
+
+def test_an_epoch_that_other_shards_have_begun_is_not_changed():
+    """A state right after the number of shards has changed is inside the epoch, though its shard has read nothing."""
+    parts = {"web": list(range(100)), "books": list(range(1000, 1100))}
+
+    def epochs(weight, index, count):
+        sampler = headrace.MixSampler(
+            parts, {"web": 1, "books": weight}, when_exhausted="repeat", shard_options=ShardOptions(index, count)
+        )
+        return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]).epochs(2)
+
+    run = epochs(1, 0, 1)
+    next(next(run))
+    shards = [epochs(1, index, 2) for index in range(2)]
+    for shard in shards:
+        shard.set_states([run.get_state()])
+    states = [shard.get_state() for shard in shards]
+    with pytest.raises(CheckpointError, match="saved inside an epoch"):
+        epochs(3, 0, 2).set_states(states, strict=False)
+    epochs(1, 0, 2).set_states(states, strict=False)

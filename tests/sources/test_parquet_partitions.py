@@ -79,7 +79,7 @@ def test_several_levels_other_folders_and_files_outside(tmp_path):
 
 
 def test_a_column_of_a_file_may_repeat_the_value_of_its_folder(tmp_path):
-    """As some writers leave it; the type is that of the files, and a name that is no such value is an error."""
+    """Some writers leave such a column. It has the type of the files; a folder whose name is not of this type is an error."""
     written(tmp_path / "one" / "k=7" / "a.parquet", k=pa.array([7], pa.int32()), x=[1])
     assert python_records(ParquetDataSource(tmp_path / "one")) == [{"k": 7, "x": 1}]
     assert of_pyarrow(tmp_path / "one") == ["{'k': 7, 'x': 1}"]

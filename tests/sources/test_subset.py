@@ -62,7 +62,7 @@ def test_a_subset_may_be_a_part_of_a_mix_and_a_mix_may_be_divided(name):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_mix_may_be_a_part_of_a_mix(is_first):
-    """Its columns are not read as those of an array; batches are made of records."""
+    """Batches are then made of records, not of columns."""
     inner = headrace.MixedSource({"a": {"x": np.array([1, 2])}, "b": {"x": np.array([3, 4])}})
     parts = {"mix": inner, "array": {"x": np.arange(10, 14)}}
     parts = parts if is_first else dict(reversed(parts.items()))

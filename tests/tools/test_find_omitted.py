@@ -75,7 +75,7 @@ def test_of_mixes_and_of_streams_whose_steps_are_not_known():
 
 
 def test_what_has_no_such_order_is_refused():
-    """A loader that leaves nothing out; packed rows that are planned; what is not a list of keys."""
+    """A loader that omits no records, packed rows that are planned, and keys that are not a list."""
     with pytest.raises(TraceError, match=r"loader omits none, or keys= is empty\. Pass the keys"):
         headrace.find_omitted(_loader())
     planned = headrace.load([np.zeros(3)] * 4, transformations=[headrace.BudgetBatch(8, lengths=[3] * 4)], num_epochs=1)

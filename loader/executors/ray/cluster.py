@@ -194,7 +194,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return those of `addresses` that have not answered for too long at the time `now`; forget all other addresses."""
+        """Return the addresses that have not answered for too long at the time `now`. Others are no longer asked."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()

@@ -160,7 +160,7 @@ class Numbers:
 @pytest.mark.parametrize("place", ["source", "map", "filter", "after a batch", "in a batch"])
 @pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, keys: pytest.fail("no record failed")])
 def test_what_a_handler_raises_during_an_operation_comes_out_and_no_record_is_skipped(alarms, place, on_error):
-    """It comes out of `next` as it is; the stream goes on with the element that was not delivered."""
+    """`next` raises it unchanged. The next call of `next` returns the element that was interrupted."""
 
     def once(record):
         if np.any(record == 13) and not alarms:
