@@ -86,6 +86,7 @@ class OrderFacts(NamedTuple):
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
         can_change: True if records can be appended to the order, or omitted from it, unless it has a `balance` or
             each shard has an order of its own. False for a mix, whose parts decide.
+        keeps_history: True if the order keeps a history of its records: where some were appended or omitted during a run.
         is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position in its epoch.
     """
 
@@ -100,6 +101,7 @@ class OrderFacts(NamedTuple):
     epochs_for_all: int = 1
     has_later_epochs: bool = False
     can_change: bool = False
+    keeps_history: bool = False
     is_one_shuffle: bool = False
 
 
@@ -158,10 +160,7 @@ class VectorSampler:
         return self.facts.block_size
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        """Return the seed of random operations at each position: `int64[n] -> uint64[n]`.
-
-        Return None if the property `seed` is used at all positions.
-        """
+        """Return the seed of random operations at each position, `uint64[n]`; None if `seed` is used at all of them."""
         return None
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:

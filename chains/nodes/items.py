@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import starmap
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from ...operations import Operation, Pack
 from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
+from ...operations.runner import Runner
 from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import TokenSpan, UsedRecord
@@ -31,7 +32,6 @@ from .budgeted import BudgetBatched
 from .element_lengths import lengths_of_elements
 from .line import Line
 from .node import Get, Node, OfSeveral, OnOne, naming_datasets
-from .runner import Run, run_on_idle
 
 
 def applied(node: Node, operation: Operation) -> Node:
@@ -101,9 +101,9 @@ class Applied(OnOne):
         return int(self.input.operations) + 1
 
     @cached_property
-    def run(self) -> Run:
-        """Function that applies the operation to consecutive elements. Several threads may call it at the same time."""
-        return partial(run_on_idle, self.operation, [])
+    def run(self) -> Runner:
+        """Applies the operation to consecutive elements, from any thread."""
+        return Runner((self.operation,))
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:

@@ -14,7 +14,8 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import one_of
 from ...samplers import ShardOptions
 from ...samplers.changing.growth import TIMES, GrowthOptions, SourceLooks
-from ...samplers.changing.sampler import ChangingSampler, living, refuse_balance
+from ...samplers.changing.orders import living
+from ...samplers.changing.sampler import ChangingSampler, refuse_balance
 from ...samplers.history import ONLY
 from ...samplers.mix.looks import MixLooks
 from ...samplers.one_epoch import one_epoch_of

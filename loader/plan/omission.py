@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...samplers.changing.growth import GrowthOptions
-from ...samplers.changing.sampler import living
+from ...samplers.changing.orders import living
 from ...samplers.protocol import VectorSampler
 from ...sources.facts import facts_of
 from ...sources.omission.keys import OmitOfParts, keys_to_omit

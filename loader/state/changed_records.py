@@ -13,10 +13,10 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
+from ...samplers.changing.orders import changing
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import SavedOrder, Values, part_named
 from ...samplers.mix.ends import saved_order
-from ...samplers.one_epoch import OneEpoch
 from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 from ...sources.facts import Generations
@@ -27,7 +27,6 @@ from .changed_weights import migrate_weights
 from .leftover import Run, check_sizes, set_apart
 from .record_checks import (
     changes_of,
-    changing,
     check_all_shards,
     check_omitted,
     check_unread,
@@ -67,9 +66,10 @@ def migrate_records(
             made of other records.
     """
     states = [_with_generations(pipeline.leaf, state) for state in states]
-    if isinstance(pipeline.leaf.sampler, OneEpoch):
+    whole = pipeline.leaf.sampler.whole
+    if whole is not pipeline.leaf.sampler:
         if not strict:
-            _check_weights(pipeline.leaf.sampler.whole, states)
+            _check_weights(whole, states)
         pipeline, states = in_generation(pipeline, states, strict)
         return migrate_weights(pipeline, in_epoch(pipeline, states, strict), strict, run)
     return migrate_weights(*_with_orders(pipeline, states, strict, run), strict, run)
@@ -215,7 +215,7 @@ def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
     for name, generations in generations_of(leaf.source).items():
         part = saved.part(name)
         knows = not part.described or part.changes or GENERATION in part.described
-        if generations.generation and not knows and isinstance(parts[name], ChangingSampler):
+        if generations.generation and not knows and parts[name].facts.keeps_history:
             generation = _generation_of(part.described.get(RECORDS), generations)
             saved = saved.with_part(name, part._replace(described={**part.described, **generation}))
     return state if saved == state.order() else state.with_order(0, saved)
@@ -243,13 +243,13 @@ def in_generation(
     """
     known, sources, order = states[0].order(), states[0].identity.sources, pipeline.leaf.sampler
     saved = known.described
-    assert isinstance(order, OneEpoch), "it was asked before"
-    if not isinstance(order.sampler, ChangingSampler) or pipeline.leaf.source_facts.generations is None:
+    whole: Any = order.whole
+    if not whole.facts.keeps_history or pipeline.leaf.source_facts.generations is None:
         return pipeline, states
     if lasting(saved) != lasting(order.fingerprint):
         return pipeline, states
     last = RecordsHistory.of(known).last
-    if last.generation > order.sampler.generation:
+    if last.generation > whole.generation:
         return pipeline, states  # comparing the identities will tell
     former = epoch_at_generation(pipeline, last.generation)
     other_source = strict and former.identity.sources != sources

@@ -13,7 +13,6 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED
-from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import SavedOrder, Values, parts_in
 from ..plan.compile import compiled
 from ..plan.cursor import Cursor
@@ -182,7 +181,7 @@ def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
         saved: its order in the earlier run.
     """
     begun = any(OMITTED in each for each in (saved.described, *parts_in(saved.described).values()))
-    changed = any(isinstance(order, ChangingSampler) for order in leaf.sampler.parts.values())
+    changed = any(order.facts.keeps_history for order in leaf.sampler.parts.values())
     return begun or bool(saved.changes) or changed
 
 

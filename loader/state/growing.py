@@ -18,7 +18,6 @@ from ...common.messages import short_repr
 from ...samplers import NoSharding
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.history import lasting
-from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.history import ONLY, SavedOrder, parts_in
 from ...samplers.mix.ends import saved_order
 from ...sources import fingerprint_of
@@ -119,9 +118,7 @@ def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
     former, parts = saved_order(saved), {}
     counts = dict(zip(former.names, former.counts(change.position).tolist()))
     for name, found in change.news.items():
-        part = mix.parts[name]
-        assert isinstance(part, ChangingSampler), "parts that grow have such orders"
-        parts[name] = part.with_records_from(saved.part(name), counts[name], joins=found.joins)
+        parts[name] = mix.parts[name].with_records_from(saved.part(name), counts[name], joins=found.joins)
     return mix.with_parts(parts).resumed(saved, change.position, False)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.changing.history import GENERATION, OMITTED, RecordsHistory
-from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.changing.history import GENERATION, RecordsHistory
+from ...samplers.changing.orders import changing
 from ...samplers.history import ONLY, SavedOrder, Values
 from ...samplers.mix.ends import saved_length
 from ...samplers.mix.order import MixOrder
@@ -30,28 +30,6 @@ from .schema import LoaderState
 
 MOST_CHECKED = 1 << 22
 """Largest number of positions checked for one shard. If shards have read that much more or less than others, resuming fails."""
-
-
-def changing(sampler: Any, saved: SavedOrder, counts: bool) -> ChangingSampler | None:
-    """Return a sampler as a `ChangingSampler`, if the records of its order have changed or may change; else None.
-
-    A `ChangingSampler` is returned without changes. Another sampler is wrapped in one if the records of the run's order
-    have changed and the current sampler can change.
-
-    Args:
-        sampler: the current sampler.
-        saved: the order in the state. The result is None if the state has another kind of order, or none.
-        counts: True if the sampler's source has generations (versions of the source's files).
-            If False, the result has the generation at the end of the run.
-    """
-    if not saved.described or saved.described.get("kind") != sampler.fingerprint.get("kind"):
-        return None  # another kind of order, whose changes may be of weights
-    if isinstance(sampler, ChangingSampler):
-        # Without its changes: an iterator that was restored before has those of that run.
-        return sampler.of_generation(sampler.generation if counts else RecordsHistory.of(saved).last.generation)
-    if not (saved.changes or {OMITTED, GENERATION} & saved.described.keys()) or not sampler.facts.can_change:
-        return None
-    return ChangingSampler(sampler, generation=RecordsHistory.of(saved).last.generation)
 
 
 def changes_of(state: LoaderState) -> int:
@@ -323,7 +301,7 @@ def _mark_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None
 
 def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None:
     sampler: Any = pipeline.leaves[number].sampler
-    changing_parts = {name: part for name, part in sampler.parts.items() if isinstance(part, ChangingSampler)}
+    changing_parts = {name: part for name, part in sampler.parts.items() if part.facts.keeps_history}
     if not changing_parts:
         return None
     total, is_mix = length_of(sampler), bool(sampler.facts.parts)

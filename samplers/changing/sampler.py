@@ -87,6 +87,7 @@ class ChangingSampler(VectorSampler):
             same_records=not self.history.changes,
             has_later_epochs=True,
             can_change=True,
+            keeps_history=True,
         )
 
     @property
@@ -367,20 +368,6 @@ class ChangingSampler(VectorSampler):
         last = history.last
         described = self._records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
-
-
-def living(order: VectorSampler, generation: int = 0) -> Any:
-    """Return an order to which records can be appended, and from which they can be omitted.
-
-    This is `order` itself if it is a mix or a `ChangingSampler`; otherwise a `ChangingSampler` of it, whose source has
-    the generation (version of its files) number `generation`.
-
-    Raises:
-        ValueError: if the order cannot change.
-    """
-    return (
-        order if isinstance(order, ChangingSampler) or order.facts.parts else ChangingSampler(order, None, generation)
-    )
 
 
 def refuse_balance(order: VectorSampler) -> None:

@@ -17,7 +17,8 @@ from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
-from ..changing.sampler import ChangingSampler, living, refuse_balance
+from ..changing.orders import living
+from ..changing.sampler import refuse_balance
 from ..history import part_named
 from ..protocol import ENDLESS, OrderFacts, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
@@ -156,8 +157,7 @@ class MixSampler(MixPast):
         indices, places = np.divmod(record_keys, len(self._parts))
         found = np.zeros(len(record_keys), dtype=bool)
         for place, part in enumerate(self._parts.values()):
-            if isinstance(part, ChangingSampler):
-                found |= (places == place) & part.omits(indices)
+            found |= (places == place) & np.isin(indices, part.omitted_keys)
         return found
 
     def __repr__(self) -> str:

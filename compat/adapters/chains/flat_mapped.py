@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ....chains.nodes.runner import Runner
 from ....loader.plan.leaf import Leaf
 from ....operations import Operation
+from ....operations.runner import Runner
 from ....sources import reader_of
 
 
@@ -60,14 +60,14 @@ def _rows(elements: Sequence[Any], operations: list[Operation], child: int) -> i
         if operation.max_fan_out:
             inner = operations[place + 1 :]
             number, rest = divmod(child, fan_out_of_all(inner))
-            children = Runner(operation)(elements, 0, 0)
+            children = Runner((operation,))(elements, 0, 0)
             whole = len(_through(children[:number], inner))
             return whole + (_rows(children[number : number + 1], inner, rest) if rest else 0)
-        elements = Runner(operation)(elements, 0, 0)
+        elements = Runner((operation,))(elements, 0, 0)
     return 0
 
 
 def _through(elements: Sequence[Any], operations: Sequence[Operation]) -> Sequence[Any]:
     for operation in operations:
-        elements = Runner(operation)(elements, 0, 0)
+        elements = Runner((operation,))(elements, 0, 0)
     return elements

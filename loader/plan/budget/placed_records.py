@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ....operations.protocol import Context, Operation
+from ....operations import Operation
+from ....operations.runner import Runner
 from ....samplers.protocol import VectorSampler
 from ....sources import DataSource, fingerprint_of, reader_of
 from ....sources.facts import facts_of, used_records
@@ -69,10 +70,7 @@ class SampledRecords:
         self.source, self.operations = source, operations
         self._sampler = sampler
         self.reads_ahead = facts_of(source).reads_ahead
-        self._idle: list[_Steps] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": []}
+        self._run = Runner(operations)
 
     def __repr__(self) -> str:
         return repr(self.source)
@@ -113,44 +111,8 @@ class SampledRecords:
         records = reader_of(self.source)(keys)
         if not self.operations:
             return records
-        try:
-            steps = self._idle.pop()
-        except IndexError:
-            steps = _Steps(self.operations)
         positions = epochs * self._sampler.epoch_length + places
         seeds = self._sampler.seeds(places)
         of_each = [self._sampler.seed or 0] * len(places) if seeds is None else seeds.tolist()
-        found = [steps.run(*each) for each in zip(records, of_each, positions.tolist(), keys.tolist())]
-        self._idle.append(steps)  # one that failed is not used again
-        return found
-
-
-class _Steps:
-    """Operations that are connected to one function of a record. Not safe for several threads at a time."""
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self._operations = operations
-        self._found: list[Any] = []
-        self._context = Context(most=1)
-        step = self._found.append
-        for number, operation in reversed(list(enumerate(operations))):
-            step = operation.connect(step, self._context, number)
-        self._step = step
-
-    def run(self, record: Any, seed: int, position: int, key: int) -> Any:
-        """Return the result of the operations for one record.
-
-        Args:
-            record: the record.
-            seed: seed of the operations' random numbers.
-            position: position in all epochs, which also decides the random numbers.
-            key: key of the record, for the note that is added to an exception.
-        """
-        self._context.seed, self._context.position, self._context.row = seed, position, 0
-        try:
-            self._step(record)
-        except Exception as error:
-            number = self._context.fault.number if self._context.fault else 0
-            error.add_note(f"headrace: operation {number}, {self._operations[number]!r}, failed on record key {key}.")
-            raise
-        return self._found.pop()
+        each = zip(records, positions.tolist(), of_each, keys.tolist())
+        return [self._run((record,), position, 0, seed, key)[0] for record, position, seed, key in each]

@@ -1,0 +1,50 @@
+"""Make orders to which records can be appended, and from which records can be omitted.
+
+In: any order, and perhaps the saved order of an earlier run. Out: a `ChangingSampler`, or a mix of such orders.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..history import SavedOrder
+from ..protocol import VectorSampler
+from .history import GENERATION, OMITTED, RecordsHistory
+from .sampler import ChangingSampler
+
+
+def living(order: VectorSampler, generation: int = 0) -> Any:
+    """Return an order to which records can be appended, and from which they can be omitted.
+
+    This is `order` itself if it is a mix or keeps a history of its records; otherwise a `ChangingSampler` of it, whose
+    source has the generation (version of its files) number `generation`.
+
+    Raises:
+        ValueError: if the order cannot change.
+    """
+    facts = order.facts
+    return order if facts.keeps_history or facts.parts else ChangingSampler(order, None, generation)
+
+
+def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
+    """Return an order in the form that keeps a history of its records, if records may change or have changed; else None.
+
+    An order that keeps a history is returned without changes. Another order is wrapped in a `ChangingSampler` if the
+    records of the run's order have changed and the current order can change.
+
+    Args:
+        order: the program's order.
+        saved: the run's order. The result is None if it is of another kind, or empty.
+        counts: True if the source has generations (versions of its files). If False, the result has the generation at
+            the end of the run.
+    """
+    if not saved.described or saved.described.get("kind") != order.fingerprint.get("kind"):
+        return None  # another kind of order, whose changes may be of weights
+    if order.facts.keeps_history:
+        # Without its changes: an iterator that was restored before has those of that run.
+        living_order: Any = order
+        last = living_order.generation if counts else RecordsHistory.of(saved).last.generation
+        return living_order.of_generation(last)
+    if not (saved.changes or {OMITTED, GENERATION} & saved.described.keys()) or not order.facts.can_change:
+        return None
+    return ChangingSampler(order, generation=RecordsHistory.of(saved).last.generation)
