@@ -18,8 +18,6 @@ from ..errors import JoinError
 from ..loader.arguments import balance_of, skips
 from ..loader.failures import OnError, Skips
 from ..loader.options import ExecutionOptions
-from ..loader.plan.budget.planned import refuse_balance
-from ..loader.plan.budget.source import BudgetSource
 from ..loader.plan.compile import compiled
 from ..loader.plan.growth import growing_order, growth_of
 from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
@@ -29,11 +27,13 @@ from ..loader.plan.mix_rules import MixRows
 from ..loader.plan.omission import living_order, refuse_to_ask_later
 from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import Filter, ZipRows
+from ..planned import refuse_balance
 from ..samplers import Balance, NoSharding, ShardOptions
 from ..samplers.chain.order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
+from ..sources.facts import facts_of
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
 from .nodes.node import Evaluated, Node, Seeds, nearest_first
@@ -131,7 +131,7 @@ def stream_of(
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
-    if isinstance(line.source, BudgetSource):
+    if facts_of(line.source).planned:
         refuse_balance(balance)
     dealt = _dealt(line.source, balance, lengths)
     tree: Tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)

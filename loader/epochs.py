@@ -9,12 +9,10 @@ from typing import Any, Generic, TypeVar
 from ..common.messages import a_kind_of
 from ..common.validation import whole_number
 from ..errors import CheckpointError, ClosedError
-from ..samplers.one_epoch import one_epoch_of
+from ..samplers.one_epoch import OneEpoch
 from ..samplers.protocol import ENDLESS
 from .plan.build import not_empty
 from .plan.cursor import Cursor
-from .plan.packs.order import PackedOrder
-from .plan.packs.planned import packs_of_epoch
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
 from .state.position import Resumable, StreamPositionAPI
@@ -232,10 +230,9 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
             f"the state is damaged: its epoch, {epoch}, is too large for epochs of {leaf.epoch_length} records. "
             "Restore another checkpoint."
         )
-    if isinstance(leaf.sampler, PackedOrder):
-        return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
-    sampler = one_epoch_of(leaf.sampler, epoch)
-    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch, growth=None))
+    source, sampler = leaf.source, leaf.sampler
+    source, sampler = source.of_epoch(sampler, epoch) if leaf.of_several else (source, OneEpoch(sampler, epoch))
+    return pipeline.with_leaf(dataclasses.replace(leaf, source=source, sampler=sampler, epoch=epoch, growth=None))
 
 
 def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:

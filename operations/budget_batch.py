@@ -1,6 +1,6 @@
 """BudgetBatch: batches of records of similar length, in a few shapes, with at most `max_tokens` tokens each.
 
-If lengths are known before reading, the loader plans the batches (`loader/plan/budget/`), and this
+If lengths are known before reading, the loader plans the batches (`planned/budget/`), and this
 operation only makes their arrays. Otherwise it batches windows (consecutive records) of a stream.
 """
 

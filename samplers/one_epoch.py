@@ -67,8 +67,3 @@ class OneEpoch(VectorSampler):
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
         return type(self)(self.sampler.with_shard_options(shard_options), self.epoch)
-
-
-def one_epoch_of(order: Any, epoch: int) -> Any:
-    """Return the order of one epoch, with positions from the start of the epoch."""
-    return order.of_epoch(epoch) if order.facts.shards == "planned" else OneEpoch(order, epoch)

@@ -21,6 +21,7 @@ PACKAGES = (
     ("files",),
     ("formats",),
     ("samplers", "sources", "operations"),
+    ("planned",),
     ("loader.options", "loader.arguments", "loader.failures", "loader.stats", "loader.timing", "loader.interrupts"),
     ("loader.plan",),
     ("loader.work",),

@@ -18,10 +18,10 @@ import numpy as np
 from ...common.costs import as_lengths
 from ...common.messages import first_few
 from ...errors import LengthsError
-from ...loader.plan.budget.order import BudgetOrder
-from ...loader.plan.budget.planned import batches_of, whole_lengths
-from ...loader.plan.budget.source import BudgetSource
 from ...operations import BudgetBatch
+from ...planned.budget.order import BudgetOrder
+from ...planned.budget.planned import batches_of, whole_lengths
+from ...planned.budget.source import BudgetSource
 from ...samplers.chain.index_maps import IndexMap, Indices, Repeat
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import UsedRecord

@@ -11,6 +11,7 @@ from typing import Any
 from ...common.messages import short_repr
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
+from ...planned import planned_from_lengths
 from ...samplers import ShardOptions
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.own_sampler import as_vector_sampler
@@ -20,14 +21,12 @@ from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list, number_of_batch
 from ..failures import Skips
-from .budget.planned import planned_batches
 from .compile import compiled, with_operations
 from .growth import growing_order, growth_of
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
 from .omission import living_order
-from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
 # Chosen: so many records take seconds to read, and more is a mistake.
@@ -80,10 +79,9 @@ def make_pipeline(
                 "Pass seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must "
                 "return RecordMetadata with rng=."
             )
-    planned: Any = planned_batches(source, order, checked) or planned_packs(source, order, checked)
+    planned = planned_from_lengths(source, order, checked)
     if planned is not None:
-        source, rows, checked = planned
-        order = rows.with_shard_options(shard)
+        source, order, checked = planned.source, planned.order.with_shard_options(shard), planned.operations
     if wanted is not None and planned is not None:
         raise ValueError(
             "batches or packed rows that are planned from lengths cannot be combined with records that are "

@@ -18,7 +18,7 @@ from ...samplers.changing.orders import living
 from ...samplers.changing.sampler import ChangingSampler, refuse_balance
 from ...samplers.history import ONLY
 from ...samplers.mix.looks import MixLooks
-from ...samplers.one_epoch import one_epoch_of
+from ...samplers.one_epoch import OneEpoch
 from ...samplers.protocol import VectorSampler
 from ...sources import as_source, fingerprint_of
 from ...sources.facts import Generations, facts_of
@@ -231,7 +231,7 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     """
     leaf = pipeline.leaf
     whole = at_generation(pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation)
-    epoch = one_epoch_of(whole.leaf.sampler, leaf.epoch)
+    epoch = OneEpoch(whole.leaf.sampler, leaf.epoch)
     return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 
 

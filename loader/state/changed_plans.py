@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CheckpointError
-from ...samplers import ShardOptions
+from ...planned.protocol import PlannedSource
 from ...samplers.history import SavedOrder, Values
 from ...samplers.protocol import ENDLESS
-from ..plan.budget.plans import shapes_of
 from ..plan.history import History
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
@@ -41,12 +40,12 @@ def with_plan(
     """
     if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.plans_batches:
         return pipeline, states
-    saved, present = states[0].identity.order, pipeline.leaf.sampler.fingerprint
-    if _lasting(saved) != _lasting(present) or "shapes" not in saved or "epoch" in saved:
+    leaf, saved = pipeline.leaf, states[0].identity.order
+    planned: PlannedSource = leaf.source
+    if not planned.may_resume(leaf.sampler, saved):
         return pipeline, states  # comparing the identities will tell
-    leaf: Any = pipeline.leaf
-    source, order = leaf.source.with_changes(leaf.sampler, states[0].history.orders[0])
-    if strict or saved["shapes"] == present["shapes"]:
+    source, order = planned.with_changes(leaf.sampler, states[0].history.orders[0])
+    if strict or without_epochs(saved) == without_epochs(leaf.sampler.fingerprint):
         return _with_source(pipeline, source, order), states
     if not any(state.cursor.positions[0] or state.history.shards[0].layers for state in states):
         return pipeline, _with_order(states, leaf.sampler.saved)
@@ -55,11 +54,10 @@ def with_plan(
     if len(shards) < states[0].shard[1]:
         return pipeline, states  # some are missing, for which the next check raises
     _check_between(states)
-    former = dataclasses.replace(order, windows=source.windows_of(shapes_of(saved["shapes"])))
-    former = former.after(states[0].history.shards[0].layers, ShardOptions(0, len(shards)))
-    changed = former.changed(order.windows, [shards[shard].cursor.positions[0] for shard in range(len(shards))])
-    pipeline = _with_source(pipeline, *source.of_order(changed.with_shard_options(order.shard_options)))
-    history = History((ReshardHistory(ENDLESS, changed.layers),))
+    positions = [shards[shard].cursor.positions[0] for shard in range(len(shards))]
+    source, order, layers = source.replanned(order, saved, states[0].history.shards[0].layers, positions)
+    pipeline = _with_source(pipeline, source, order)
+    history = History((ReshardHistory(ENDLESS, layers),))
     step = max(state.step for state in states)  # shards begin together
     moved = [dataclasses.replace(state, cursor=pipeline.start, step=step, history=history) for state in states]
     return pipeline, _with_order(moved, pipeline.leaf.sampler.saved)
@@ -67,10 +65,6 @@ def with_plan(
 
 def _with_order(states: Sequence[LoaderState], order: SavedOrder) -> list[LoaderState]:
     return [state.with_order(0, order) for state in states]
-
-
-def _lasting(order: Values) -> Values:
-    return {name: value for name, value in without_epochs(order).items() if name != "shapes"}
 
 
 def without_epochs(order: Values) -> Values:

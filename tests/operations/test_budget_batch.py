@@ -30,9 +30,9 @@ from headrace import (
     load,
 )
 from headrace.errors import BatchError, CheckpointError, LengthsError, NoElementError, ShardingError
-from headrace.loader.plan.budget.order import BudgetOrder
 from headrace.operations.budget.shapes import BatchShapes, chosen_lengths
 from headrace.operations.budget.windows import BudgetWindows
+from headrace.planned.budget.order import BudgetOrder
 from headrace.samplers.protocol import ENDLESS
 
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, 60).astype(int), 1, 64)

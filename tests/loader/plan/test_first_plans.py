@@ -12,7 +12,7 @@ import pytest
 
 from headrace import BudgetBatch, IndexSampler, ReadOptions, ShardOptions, SourceFacts, load
 from headrace.common.distinct import distinct
-from headrace.loader.plan.budget.order import BudgetOrder
+from headrace.planned.budget.order import BudgetOrder
 
 PLANNING = """
 import sys

@@ -10,21 +10,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import numpy as np
-
-from ....common.identity.values import digest
-from ....common.messages import short_repr
-from ....errors import LengthsError
-from ....operations import Operation, Pack
-from ....operations.identity import fingerprint
-from ....samplers import NoSharding
-from ....samplers.balance import Balance
-from ....samplers.one_epoch import one_epoch_of
-from ....samplers.protocol import VectorSampler
-from ..budget.placed_records import MOST_PLANNED, SampledRecords
-from ..leaf import Leaf
-from .order import PackedOrder
-from .source import PackedSource
+from ...common.identity.values import digest
+from ...common.messages import short_repr
+from ...errors import LengthsError
+from ...operations import Operation, Pack
+from ...operations.identity import fingerprint
+from ...samplers import NoSharding
+from ...samplers.balance import Balance
+from ...samplers.protocol import VectorSampler
+from ..records import MOST_PLANNED, SampledRecords
+from .rows import PackedOrder, PackedSource, packed
 
 _INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
 
@@ -53,35 +48,9 @@ def planned_packs(
     operation, before = cast(Pack, operations[number]), operations[:number]
     whole = sampler.with_shard_options(NoSharding())
     _check(operation, before, len(whole))
-    rows, order = _packs_of(SampledRecords(source, whole, before), operation, whole, balance)
+    rows, order = packed(SampledRecords(source, whole, before), operation, whole, balance)
     order = dataclasses.replace(order, identity=_identity(order))
     return rows, order, operations[number + 1 :]
-
-
-def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
-    """Return a leaf (a source with its sampler) of planned packed rows for one epoch.
-
-    Its rows have only documents of this epoch.
-
-    Args:
-        leaf: the leaf for all epochs.
-        epoch: number of the epoch.
-    """
-    order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
-    documents = one_epoch_of(order.documents, epoch)
-    records = SampledRecords(source.records.source, documents, source.records.operations)
-    rows, of_epoch = _packs_of(records, source.operation, documents, documents.facts.balance)
-    of_epoch = dataclasses.replace(of_epoch, identity={**order.identity, "epoch": epoch}, shard_options=leaf.shard)
-    return Leaf(rows, of_epoch, leaf.shard, leaf.lineage, epoch, leaf.name)
-
-
-def _packs_of(
-    records: SampledRecords, operation: Pack, documents: VectorSampler, balance: Balance
-) -> tuple[PackedSource, PackedOrder]:
-    lengths = balance.lengths[records.keys(np.arange(len(documents), dtype=np.int64))]
-    plan = operation.plan(lengths)
-    rows = PackedSource(records, operation, plan)
-    return rows, PackedOrder(rows, documents, balance.of_costs(plan.costs(balance.cost)))
 
 
 def _identity(order: PackedOrder) -> dict[str, Any]:

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.distinct import distinct
-from ....common.messages import short_repr
-from ....errors import CheckpointError
-from ....operations.budget.windows import BudgetWindows
-from ....samplers import NoSharding, ShardOptions
-from ....samplers.history import Changes, OrderChange
-from ....samplers.permutation import permute, place_of
-from ....samplers.protocol import ENDLESS, OrderFacts, VectorSampler
+from ...common.distinct import distinct
+from ...common.messages import short_repr
+from ...errors import CheckpointError
+from ...operations.budget.windows import BudgetWindows
+from ...samplers import NoSharding, ShardOptions
+from ...samplers.history import Changes, OrderChange
+from ...samplers.permutation import permute, place_of
+from ...samplers.protocol import ENDLESS, OrderFacts, VectorSampler
 from .keys import BatchKey, RunStart
 from .plans import FormerPlan, Plans
 

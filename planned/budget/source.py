@@ -6,31 +6,34 @@ In: keys of batches. Out: batches. The records of all batches of a call are read
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import first_few, short_repr
-from ....errors import CheckpointError
-from ....operations import BudgetBatch
-from ....operations.budget.rows import check_lengths
-from ....operations.budget.shapes import BatchShapes
-from ....operations.budget.windows import BudgetWindows
-from ....operations.protocol import FROM_READERS
-from ....samplers.history import Changes
-from ....samplers.protocol import ENDLESS
-from ....sources.facts import SourceFacts
-from ....sources.provenance import UsedRecord
-from .order import BudgetOrder
-from .placed_records import PlacedRecords
+from ...common.messages import first_few, short_repr
+from ...errors import CheckpointError
+from ...operations import BudgetBatch
+from ...operations.budget.rows import check_lengths
+from ...operations.budget.shapes import BatchShapes
+from ...operations.budget.windows import BudgetWindows
+from ...operations.protocol import FROM_READERS
+from ...samplers import ShardOptions
+from ...samplers.history import Changes, Values
+from ...samplers.protocol import ENDLESS
+from ...sources.facts import SourceFacts
+from ...sources.provenance import UsedRecord
+from ..protocol import PlannedSource
+from ..records import PlacedRecords
+from .order import BudgetOrder, DealtLayers
 from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]
 
 
-class BudgetSource:
+class BudgetSource(PlannedSource):
     """Source that returns planned batches by their keys.
 
     Args:
@@ -120,17 +123,30 @@ class BudgetSource:
                 f"the state is damaged: changes={short_repr([*map(list, changes)])}. Restore another checkpoint."
             )
         plans = tuple(
-            FormerPlan(after.position, self.windows_of(shapes_of(before.values["shapes"])))
+            FormerPlan(after.position, self._windows_of(shapes_of(before.values["shapes"])))
             for before, after in pairwise(changes)
         )
-        return self.of_order(dataclasses.replace(order, former=plans))
+        return self._of(dataclasses.replace(order, former=plans))
 
-    def windows_of(self, shapes: BatchShapes) -> BudgetWindows:
-        """Return the windows (groups of records) of one epoch, planned for batches of other shapes."""
+    def of_epoch(self, order: BudgetOrder, epoch: int) -> tuple[BudgetSource, BudgetOrder]:
+        """Return this source, and the order of the batches of one epoch."""
+        return self, order.of_epoch(epoch)
+
+    def may_resume(self, order: BudgetOrder, saved: Values) -> bool:
+        return "shapes" in saved and "epoch" not in saved and _lasting(saved) == _lasting(order.fingerprint)
+
+    def replanned(
+        self, order: BudgetOrder, saved: Values, layers: Any, positions: Sequence[int]
+    ) -> tuple[BudgetSource, BudgetOrder, DealtLayers]:
+        former = dataclasses.replace(order, windows=self._windows_of(shapes_of(saved["shapes"])))
+        former = former.after(layers, ShardOptions(0, len(positions)))
+        changed = former.changed(order.windows, positions)
+        return *self._of(changed.with_shard_options(order.shard_options)), changed.layers
+
+    def _windows_of(self, shapes: BatchShapes) -> BudgetWindows:
         return self._operation.windows_of(self._lengths, shapes)
 
-    def of_order(self, order: BudgetOrder) -> tuple[BudgetSource, BudgetOrder]:
-        """Return a source of the batches of another order over the same records, and this order."""
+    def _of(self, order: BudgetOrder) -> tuple[BudgetSource, BudgetOrder]:
         return BudgetSource(self._input, self._operation, order, self._lengths), order
 
     def place_of(self, record_key: int) -> int | None:
@@ -146,3 +162,8 @@ class BudgetSource:
         epoch, places, _ = self._order.plans.places(key)
         rows = enumerate(places.tolist())
         return [used._replace(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]
+
+
+def _lasting(order: Values) -> Values:
+    """Return the values of an order that are the same for all numbers of epochs and all shapes of batches."""
+    return {name: value for name, value in order.items() if name not in ("epochs", "shapes")}

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.costs import as_lengths
-from ....common.identity.values import described, digest
-from ....common.messages import short_repr
-from ....errors import LengthsError
-from ....operations import BudgetBatch, Operation
-from ....samplers import NoSharding
-from ....samplers.protocol import ENDLESS, VectorSampler
-from ....sources.facts import facts_of
-from ....sources.lengths import lengths_of
+from ...common.costs import as_lengths
+from ...common.identity.values import described, digest
+from ...common.messages import short_repr
+from ...errors import LengthsError
+from ...operations import BudgetBatch, Operation
+from ...samplers import NoSharding
+from ...samplers.protocol import ENDLESS, VectorSampler
+from ...sources.facts import facts_of
+from ...sources.lengths import lengths_of
+from ..records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .order import BudgetOrder
-from .placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .source import BudgetSource
 
 Ints = NDArray[np.int64]

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ....operations import Operation
-from ....operations.runner import Runner
-from ....samplers.protocol import VectorSampler
-from ....sources import DataSource, fingerprint_of, reader_of
-from ....sources.facts import facts_of, used_records
-from ....sources.provenance import UsedRecord
+from ..operations import Operation
+from ..operations.runner import Runner
+from ..samplers.protocol import VectorSampler
+from ..sources import DataSource, fingerprint_of, reader_of
+from ..sources.facts import facts_of, used_records
+from ..sources.provenance import UsedRecord
 
 Ints = NDArray[np.int64]
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import short_repr
-from ....errors import CheckpointError
-from ....operations.budget.shapes import BatchShapes
-from ....operations.budget.windows import BudgetWindows
-from ....samplers.permutation import permute
+from ...common.messages import short_repr
+from ...errors import CheckpointError
+from ...operations.budget.shapes import BatchShapes
+from ...operations.budget.windows import BudgetWindows
+from ...samplers.permutation import permute
 from .keys import BatchKey
 
 Ints = NDArray[np.int64]
