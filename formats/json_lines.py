@@ -70,8 +70,12 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         ) from error
 
 
-def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """Return `int64[lines, 2]`: offset and length of each line that is not blank, without its line feed.
+def line_ranges(file: OpenFile, keep_blank: bool = False) -> npt.NDArray[np.int64]:
+    """Return `int64[lines, 2]`: offset and length of each line, without its line feed.
+
+    Args:
+        file: the file.
+        keep_blank: True if blank lines are kept; False (default): they are left out.
 
     Raises:
         SourceError: the file is compressed with gzip, or cannot be read.
@@ -88,9 +92,10 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
         text = np.add.reduceat(~_BLANK[piece], np.concatenate(([0], ends)), dtype=np.int64) > 0
         text[0] |= has_text
         bounds = np.concatenate(([starts_at], offset + ends + 1))
-        found.append(_ranges(bounds[:-1], bounds[1:] - 1, text[:-1]))
+        found.append(_ranges(bounds[:-1], bounds[1:] - 1, text[:-1] | keep_blank))
         starts_at, has_text = int(bounds[-1]), bool(text[-1])
-    found.append(_ranges(np.array([starts_at]), np.array([file.size]), np.array([has_text])))
+    last = starts_at < file.size if keep_blank else has_text  # a file may end without a line feed
+    found.append(_ranges(np.array([starts_at]), np.array([file.size]), np.array([last])))
     return np.concatenate(found)
 
 

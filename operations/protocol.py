@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.identity.values import described, digest
 from ..errors import SeedError
 
 Element = Any
@@ -315,3 +316,18 @@ class Operation:
     def identity_parameters(self) -> dict[str, Any]:
         """Return, by name, the attributes by which a checkpoint distinguishes this operation from others of its class."""
         return vars(self)
+
+
+def fingerprint(operation: Operation) -> str:
+    """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
+
+    If the operation has an attribute `fingerprint`, they depend on its value alone.
+    The size of a batch does not change them. A checkpoint stores it separately, because a run may resume
+    with another one.
+
+    >>> from headrace.operations import Batch
+    >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))
+    False
+    """
+    explicit = getattr(operation, "fingerprint", None)
+    return digest(explicit if explicit is not None else described(operation), 8)

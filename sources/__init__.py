@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .image_folder import ImageFolderDataSource
     from .indexed.json_lines import JsonLinesDataSource
     from .indexed.tar import TarDataSource
+    from .indexed.text_lines import TextLinesSource
     from .indexed.tfrecord import TFRecordDataSource
     from .joined.source import JoinedByKey
     from .lengths import lengths_of
@@ -68,6 +69,7 @@ __all__ = [
     "Subset",
     "TFRecordDataSource",
     "TarDataSource",
+    "TextLinesSource",
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
@@ -108,6 +110,7 @@ if not TYPE_CHECKING:
             "Subset": "derived.subset",
             "TFRecordDataSource": "indexed.tfrecord",
             "TarDataSource": "indexed.tar",
+            "TextLinesSource": "indexed.text_lines",
             "TfdsDataSource": "tfds",
             "TokenSource": "tokens.source",
             "TokenWriter": "tokens.writer",

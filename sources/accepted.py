@@ -26,11 +26,12 @@ _READERS = {
     ".tfrecord": "headrace.TFRecordDataSource(path)",
     ".jsonl": "headrace.JsonLinesDataSource(path)",
     ".tar": "headrace.TarDataSource(path)",
+    ".txt": "headrace.TextLinesSource(path)",
     ".h5": "headrace.HDF5Source(path)",
     ".hdf5": "headrace.HDF5Source(path)",
     ".zarr": "headrace.ZarrSource(path)",
     ".npz": "headrace.NpzSource(path)",
-    ".csv": "the table that pandas.read_csv(path) returns",
+    ".csv": "the table that pandas.read_csv(path) returns, or headrace.TextLinesSource(path) for lines to split in a map",
 }
 
 _TABLES = {

@@ -20,9 +20,9 @@ from ...common.generators.keyed_random import child_row
 from ...common.messages import short_repr
 from ...errors import PackError
 from ...operations import Operation, Pack
-from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
+from ...operations.protocol import fingerprint
 from ...operations.runner import Runner
 from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS

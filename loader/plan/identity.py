@@ -17,7 +17,7 @@ from typing import Any
 
 from ...common.messages import short_repr
 from ...operations import Operation
-from ...operations.identity import fingerprint
+from ...operations.protocol import fingerprint
 from ...samplers.history import Values, parts_in
 from ...sources import fingerprint_of
 

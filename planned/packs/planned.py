@@ -14,7 +14,7 @@ from ...common.identity.values import digest
 from ...common.messages import short_repr
 from ...errors import LengthsError
 from ...operations import Operation, Pack
-from ...operations.identity import fingerprint
+from ...operations.protocol import fingerprint
 from ...samplers import NoSharding
 from ...samplers.balance import Balance
 from ...samplers.protocol import VectorSampler

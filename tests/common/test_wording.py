@@ -54,6 +54,7 @@ GOOD = {
     headrace.Resize: {"size": 8},
     headrace.TFRecordDataSource: {"paths": "none.tfrecord"},
     headrace.TarDataSource: {"paths": "none.tar"},
+    headrace.TextLinesSource: {"paths": "none.txt"},
     headrace.DataLoader: {"data_source": [1, 2, 3], "sampler": headrace.IndexSampler(3, num_epochs=1)},
     headrace.Filter: {"function": bool},
     headrace.FlatMap: {"function": list},

@@ -15,7 +15,7 @@ import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
 from headrace.common.generators.keyed_random import KeyedGenerator
 from headrace.errors import BatchError, FanOutError, SeedError
-from headrace.operations.identity import fingerprint
+from headrace.operations.protocol import fingerprint
 
 
 def run(operations, records=8, **sampler):

@@ -40,7 +40,7 @@ from headrace import (
 from headrace.errors import HeadraceError, SourceError
 from headrace.files.remote.store import close_stores
 from headrace.files.streams import open_stream
-from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+from headrace.sources import JsonLinesDataSource, TarDataSource, TextLinesSource, TFRecordDataSource, fingerprint_of
 from headrace.sources.facts import facts_of
 
 COUNT = 120
@@ -74,6 +74,11 @@ def tokens(folder):
     for name, keys in zip("xy", np.array_split(np.arange(COUNT), 2)):
         with TokenWriter(folder / f"{name}.npy", np.uint16) as writer:
             writer.extend(np.arange(key % 9) for key in keys)
+
+
+def text_lines(folder):
+    """Lines of which some are blank."""
+    (folder / "x.txt").write_text("".join(f"{'é' * (key % 3)}\n" for key in range(COUNT)))
 
 
 def megatron(folder):
@@ -110,6 +115,7 @@ KINDS = {
     "tfrecord": (lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords), TFRecordDataSource),
     "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),
     "json_lines": (lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines), JsonLinesDataSource),
+    "text_lines": (text_lines, TextLinesSource),
 }
 
 

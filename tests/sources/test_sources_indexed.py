@@ -19,8 +19,9 @@ from support.source_conformance import SourceConformance, open_files
 import headrace
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.formats.index import MAGIC, SUFFIX, digest_of, index_of, write_index
+from headrace.formats.json_lines import AT_ONCE
 from headrace.formats.tfrecord import framed
-from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+from headrace.sources import JsonLinesDataSource, TarDataSource, TextLinesSource, TFRecordDataSource, fingerprint_of
 
 
 def _replaced(path, write):
@@ -94,6 +95,58 @@ class TestJsonLines(SourceConformance):
 
     def expected_record(self, key):
         return {"key": key, "text": "é" * key}
+
+
+def _text_lines(numbers):
+    return "".join(f"{'é' * (key % 5)}\r\n" for key in numbers).encode()
+
+
+class TestTextLines(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        in_three(folder, ".txt", count, _text_lines)
+
+    def open(self, folder, count):
+        return TextLinesSource(folder)
+
+    def expected_record(self, key):
+        return "é" * (key % 5)
+
+
+LINES = {
+    "blank lines": (b"a\n\n \nb\n", ["a", "", " ", "b"]),
+    "no last line break": (b"a\nb", ["a", "b"]),
+    "line breaks of Windows": (b"\xef\xbb\xbfa\r\n\r\nb\rc\r\n", ["a", "", "b\rc"]),
+    "only a line break": (b"\n", [""]),
+    "a line longer than what is read at once": (b"x" * (AT_ONCE + 3) + b"\n\ny", ["x" * (AT_ONCE + 3), "", "y"]),
+    "a break where a piece ends": (b"x" * (AT_ONCE - 1) + b"\n\ny\n", ["x" * (AT_ONCE - 1), "", "y"]),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_each_line_of_a_text_file_is_a_record(tmp_path, case):
+    """Blank lines count, too; the line break does not belong to the record."""
+    content, expected = LINES[case]
+    (tmp_path / "a.txt").write_bytes(content)
+    source = TextLinesSource(tmp_path / "a.txt")
+    assert [source[key] for key in range(len(source))] == expected
+    assert source.__getitems__([*range(len(source))][::-1]) == expected[::-1]
+
+
+def test_a_line_that_is_not_utf_8_is_named(tmp_path):
+    """The error is raised when the line is read, with the file and the place of the line."""
+    (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
+    with pytest.raises(SourceError, match=r"a.txt: the line at byte 2 is not UTF-8: .* Convert the file to UTF-8"):
+        TextLinesSource(tmp_path / "a.txt")[1]
+
+
+def test_the_header_of_a_csv_file_is_left_out(tmp_path):
+    """Its rows are lines to split, and its header is record 0."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    source = TextLinesSource(tmp_path / "a.csv")
+    rows = headrace.load(source, num_epochs=1, omit=[0], transformations=[lambda line: line.split(",")])
+    assert list(rows) == [["1", "2"], ["3", "4"]]
 
 
 class TestTar(SourceConformance):

@@ -14,7 +14,7 @@ from ....errors import StructureError
 from ....loader.data_loader import LoaderMethods
 from ....loader.plan.build import dropped_records
 from ....operations import Operation
-from ....operations.identity import fingerprint
+from ....operations.protocol import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
 from ....samplers.chain.order import ChainOrder
