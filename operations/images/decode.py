@@ -22,13 +22,14 @@ from ...errors import ImageError
 from ...files.opened import open_file
 from ...files.paths import text_of
 from ..transforms import MapTransform
+from .headers import PNG, size_in_header
 from .library import Image, Images, OnImagesWithOpenCV, check_libraries, opencv, with_channels
 from .orientation import orientation_of, swaps_axes, turned
 from .pillow import check_pillow, frames_of, indices_of, opened, pillow_size, pixels_of
 from .sizes import Size, resized, size_of
 from .tiff import PlainTiff, plain_tiff, straight
 
-_JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8"
 _AVIF = b"ftyp"
 """Bytes 4 to 7 of an AVIF file."""
 
@@ -62,7 +63,6 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
         max_pixels: maximum height × width, checked in the header before an image is decoded; with `frames="all"`, of all
             frames together. Default 2^28 (16,384 × 16,384). It protects against small files that would fill the memory.
-            For TIFF, WebP and PNM files, it only counts if Pillow decodes them. OpenCV rejects more than 2^30 pixels.
         orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
             Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
         palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
@@ -254,22 +254,21 @@ def _is_stored(image: Mapping[Any, Any]) -> bool:
 
 def _is_for_pillow(data: bytes) -> bool:
     """Return True if Pillow decodes a file first: it is not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame."""
-    if data.startswith(_PNG):
+    if data.startswith(PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
 
 
 def _may_be_deep(data: bytes) -> bool:
     """Return True if a file may have more than 8 bits, which Pillow cuts off: it is PNG, AVIF or JPEG 2000."""
-    return data.startswith(_PNG) or data[4:8] in (_AVIF, b"jP  ")
+    return data.startswith(PNG) or data[4:8] in (_AVIF, b"jP  ")
 
 
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of a JPEG or PNG file, or one for Pillow; (0, 0) for others and damaged ones."""
-    if data.startswith(_PNG):
-        return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
+    """Return height and width from the header of an image file; (0, 0) for JPEG 2000 streams and damaged files."""
     if not data.startswith(_JPEG):
-        return pillow_size(data) if _is_for_pillow(data) else (0, 0)
+        found = size_in_header(data)
+        return found if any(found) or not _is_for_pillow(data) else pillow_size(data)
     import simplejpeg
 
     try:

@@ -1,4 +1,4 @@
-"""Change the header of a TIFF file so that OpenCV does not change its pixels.
+"""Read the header of a TIFF file, and change it so that OpenCV does not change its pixels.
 
 The library under OpenCV rotates an image by the orientation in its header, and multiplies its
 colours by its opacity. The changed header has no orientation, and says that the colours are already
@@ -22,6 +22,7 @@ _WITH_OPACITY = ((0, 2), (1, 2), (2, 4))
 """(photometric code, values per pixel) of images with opacity: grey with white as 0, grey with black as 0, RGB."""
 
 _FORMATS = {1: "B", 3: "H", 4: "I"}
+_LONG = 16  # of BigTIFF alone
 _UNUSED, _MULTIPLIED, _STRAIGHT = 0, 1, 2
 
 
@@ -47,26 +48,49 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
     Args:
         data: bytes of the file.
     """
+    tags = tags_of(data)
+    if tags is None:
+        return None
+    order = _LAYOUTS[data[:4]][0]
+    plain, found = bytearray(data), dict[int, int]()
+    for tag, place, value in tags:
+        if tag in (_COLOURS, _ORIENTATION, _SAMPLES, _EXTRA):
+            found[tag] = value
+            wanted = {_ORIENTATION: 1, _EXTRA: _MULTIPLIED}.get(tag, value)
+            struct.pack_into(order + place.format, plain, place.at, wanted)
+    has_opacity = (found.get(_COLOURS), found.get(_SAMPLES)) in _WITH_OPACITY
+    return PlainTiff(bytes(plain), has_opacity, found.get(_EXTRA), found.get(_ORIENTATION))
+
+
+class TagPlace(NamedTuple):
+    """The place of a number in a TIFF file: its first byte, and its format for `struct`, without the byte order."""
+
+    at: int
+    format: str
+
+
+def tags_of(data: bytes) -> list[tuple[int, TagPlace, int]] | None:
+    """Return, for each tag of the first image of a TIFF file that is one whole number, the tag, its place and its value.
+
+    Of a tag with several numbers, it is the first one. None if the file is not TIFF, or its header is damaged.
+    """
     layout = _LAYOUTS.get(data[:4])
     if layout is None:
         return None
     order, is_big = layout
-    plain, found = bytearray(data), dict[int, int]()
+    found = []
     try:
         (first,) = struct.unpack_from(order + ("Q" if is_big else "I"), data, 8 if is_big else 4)
         (count,) = struct.unpack_from(order + ("Q" if is_big else "H"), data, first)
         for number in range(count):
             at = first + (8 + 20 * number if is_big else 2 + 12 * number)
             tag, kind = struct.unpack_from(order + "HH", data, at)
-            if tag in (_COLOURS, _ORIENTATION, _SAMPLES, _EXTRA) and kind in _FORMATS:
-                value = at + (12 if is_big else 8)
-                (found[tag],) = struct.unpack_from(order + _FORMATS[kind], data, value)
-                wanted = {_ORIENTATION: 1, _EXTRA: _MULTIPLIED}.get(tag, found[tag])
-                struct.pack_into(order + _FORMATS[kind], plain, value, wanted)
+            if form := _FORMATS.get(kind) or ("Q" if is_big and kind == _LONG else None):
+                place = TagPlace(at + (12 if is_big else 8), form)
+                found.append((tag, place, *struct.unpack_from(order + place.format, data, place.at)))
     except (struct.error, OverflowError):
         return None
-    has_opacity = (found.get(_COLOURS), found.get(_SAMPLES)) in _WITH_OPACITY
-    return PlainTiff(bytes(plain), has_opacity, found.get(_EXTRA), found.get(_ORIENTATION))
+    return found
 
 
 def straight(image: Image, extra: int | None) -> Image:

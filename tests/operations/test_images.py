@@ -645,12 +645,35 @@ def claiming(kind, height, width):
     return bytes(data)
 
 
-@pytest.mark.parametrize("kind", ["GIF", "BMP", "TGA"])
-def test_an_image_of_another_format_with_too_many_pixels_is_not_decoded(kind):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *(("GIF", {}), ("BMP", {}), ("TGA", {}), ("PPM", {}), ("TIFF", {}), ("TIFF", {"big_tiff": True})),
+        *(("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0"})),
+    ],
+)
+def test_an_image_of_another_format_with_too_many_pixels_is_not_decoded(kind, options):
     """Neither library takes it."""
-    with pytest.raises(ImageError, match=r"201 × 300 pixels, more than max_pixels=60000\."):
-        DecodeImage(max_pixels=60_000).map(encoded(PHOTO, kind))
-    assert DecodeImage(max_pixels=60_300).map(encoded(PHOTO, kind)).shape == PHOTO.shape
+    data = encoded(PHOTO, kind, **options)
+    with pytest.raises(ImageError, match=r"has 201 × 300 pixels, more than max_pixels=60000\. Pass a larger"):
+        DecodeImage(max_pixels=60_000).map(data)
+    assert DecodeImage(max_pixels=60_300).map(data).shape == PHOTO.shape
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"P2\n# a comment of 9 9\n 300\t201\n255\n",
+        b"P7\nWIDTH 300\nHEIGHT 201\nDEPTH 1\nMAXVAL 255\nENDHDR\n",
+        b"P6 300 201 255 ",
+    ],
+)
+def test_the_size_of_a_pnm_file_is_read_from_its_header(header):
+    """Also if the pixels are missing: nothing is decoded."""
+    with pytest.raises(ImageError, match=r"has 201 × 300 pixels, more than max_pixels=60299"):
+        DecodeImage(max_pixels=60_299).map(header)
+    with pytest.raises(ImageError, match="cannot be decoded"):
+        DecodeImage(max_pixels=60_300).map(header)
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png"])
