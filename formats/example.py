@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import first_few, short_repr
+from ..common.messages import a_kind_of, first_few, short_repr
 from ..errors import SourceError
 from .feature_messages import BYTES, DELIMITED, FEW, FLOATS, INTEGERS, Found, read_example
 from .feature_types import AllBytesType, FeatureType, NumbersType, OneFeature, Shape, StepsType, TextsType
@@ -49,7 +49,7 @@ def decode_example(
     Raises:
         SourceError: `data` is not an example; a feature is missing or does not match its type; a number does not fit its
             dtype; or a feature and a feature list have the same name.
-        TypeError: `features` or `sequences` has an unknown type, or both have the same name.
+        TypeError: `data` is no bytes; `features` or `sequences` has an unknown type; or both have the same name.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
@@ -62,6 +62,10 @@ def decode_example(
            [3, 4],
            [5, 6]], dtype=uint8), 'words': [array([1]), array([2, 3])]}
     """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"data={short_repr(data)} is {a_kind_of(data)}. Pass the bytes of a serialised tf.train.Example or SequenceExample."
+        )
     return Decoder(features, sequences)(data)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..common.messages import short_repr
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
+from ..migration_hints.remarks import Remarks
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of, unpermute
@@ -31,7 +32,7 @@ Positions = NDArray[np.int64]
 
 @explains_init
 @dataclass(frozen=True)
-class IndexSampler(VectorSampler):
+class IndexSampler(Remarks, VectorSampler):
     """Read every record once in each epoch; O(1) memory, and O(1) time for any position.
 
     The order is global: the epoch of a position is `position // num_records`, and shard s of S
@@ -71,6 +72,8 @@ class IndexSampler(VectorSampler):
     >>> int(sampler.record_keys(np.array([7]))[0]) == sampler[7].record_key
     True
     """
+
+    _asked_as = "IndexSampler"
 
     num_records: int
     shard_options: ShardOptions = field(default_factory=NoSharding)

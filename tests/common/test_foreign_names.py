@@ -31,6 +31,7 @@ KINDS = {
     "IterDataset": IterDataset,
     "DataLoader": DataLoader,
     "DataLoaderIterator": headrace.DataLoaderIterator,
+    "IndexSampler": IndexSampler,
 }
 GRAIN = grain.MapDataset.range(3)
 LIMIT = 500
@@ -112,7 +113,7 @@ def test_a_remedy_has_code_or_says_to_leave_it_out():
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in methods_instead(kind)])
 def test_a_method_of_another_library_says_what_to_write(kind, name):
     """Asked of the class, of an object, and of one that was pickled; the name is on none of them, and no message is long."""
-    thing = {"MapDataset": DATASET, "IterDataset": STREAM}.get(kind, LOADER)
+    thing = {"MapDataset": DATASET, "IterDataset": STREAM, "IndexSampler": IndexSampler(3)}.get(kind, LOADER)
     again = cloudpickle.loads(cloudpickle.dumps(thing))
     for asked in (KINDS[kind], *(map(iter, (thing, again)) if kind == "DataLoaderIterator" else (thing, again))):
         assert not hasattr(asked, name)

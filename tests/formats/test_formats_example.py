@@ -174,6 +174,13 @@ def test_the_type_in_the_message_is_one_that_reads_the_feature(features, text, r
     assert decode_example(data + empty, remedy).keys() == remedy.keys()
 
 
+@pytest.mark.parametrize("data", ["text", None, {"a": 1}])
+def test_what_is_no_bytes_is_no_example(data):
+    """It says what was passed."""
+    with pytest.raises(TypeError, match=r"data=.* is .*\. Pass the bytes of a serialised"):
+        decode_example(data)
+
+
 def test_values_that_an_example_cannot_hold_are_refused():
     """Objects, complex numbers and integers of more than 64 bits."""
     for value in (None, {"a": 1}, 1j, 2**70, [b"x", 1]):

@@ -188,7 +188,13 @@ def test_costs_that_cannot_be_are_refused(cost, error, message):
 
 @pytest.mark.parametrize(
     ("numbers", "error"),
-    [((-1, 1), ValueError), ((0, 0), ValueError), ((np.nan, 1), ValueError), (("1", 1), TypeError)],
+    [
+        ((-1, 1), ValueError),
+        ((0, 0), ValueError),
+        ((np.nan, 1), ValueError),
+        ((10**400, 1), ValueError),
+        (("1", 1), TypeError),
+    ],
 )
 def test_attention_takes_two_numbers(numbers, error):
     """Neither negative, not both 0."""
