@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import StopIterationError
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
 from ...sources.facts import facts_of
 from ..job import Chunk, InputPart, OnDamage, RecordInput
@@ -89,9 +90,15 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
                 try:
                     records.append((key, read(np.array([key], np.int64))[0]))
                 except Exception as error:
-                    if on_damage is None:
+                    if on_damage is not None:
+                        on_damage(error)
+                    elif isinstance(error, StopIteration):  # it would end whoever reads the records
+                        raise StopIterationError(
+                            f"{part.name}: record {key}: the source raised StopIteration. In its __getitem__, pass a default "
+                            "value to next(), or use a loop."
+                        ) from error
+                    else:
                         raise
-                    on_damage(error)
         yield Chunk(records, done)
 
 

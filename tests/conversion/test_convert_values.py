@@ -246,6 +246,20 @@ def test_stop_iteration_of_the_users_is_told_as_such(to, tmp_path):
         convert([1], tmp_path / "out", to, transform=lambda record: next(iter(())))
 
 
+def test_stop_iteration_of_a_source_is_told_with_the_record(tmp_path):
+    """It became `RuntimeError: generator raised StopIteration`."""
+
+    class Ends:
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, key):
+            return next(iter(())) if key == 50 else b"a"
+
+    with pytest.raises(StopIterationError, match=r"record 50: the source raised StopIteration\. In its __getitem__"):
+        convert(Ends(), tmp_path / "out")
+
+
 def test_a_worker_that_ends_is_told_with_its_shard(tmp_path):
     """By the name of the file that it made."""
     with pytest.raises(WorkerCrashedError, match=r"exit code 3 while it wrote out-00000-of-00001\.array_record"):
