@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -18,7 +18,7 @@ from typing import Any
 from ...common.messages import short_repr
 from ...operations import Operation
 from ...operations.protocol import fingerprint
-from ...samplers.history import Values, parts_in
+from ...samplers.history import SavedOrder, Values, parts_in
 from ...sources import fingerprint_of
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
@@ -92,6 +92,13 @@ class Identity:
         """The fingerprints of the orders of all sources. The order of a mix is followed by the orders of its parts."""
         return [each for order in self.orders for each in (order, *parts_in(order).values())]
 
+    @property
+    def inner_mixes(self) -> Iterator[Any]:
+        """A description of each mix, except the last mix of the pipeline, which may change between two runs."""
+        yield from (join["names"] for join in self.joins[:-1] if join.get("kind") == "mix")
+        is_mix = SavedOrder(self.order).is_mix and not self.joins
+        yield from _mixes_in([self.order.values() if is_mix else self.orders, self.sources])
+
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
         """Return this identity with another order (and another source, if given) for the source at index `number`.
 
@@ -113,6 +120,18 @@ class Identity:
             "operations": list(self.operations),
             "batch_sizes": list(self.sizes),
         }
+
+
+def _mixes_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if SavedOrder(value).is_mix:
+            yield [value.get("weights"), value.get("ramp")]
+        if "mixes" in value:
+            yield value["mixes"]
+        value = value.values()
+    if not isinstance(value, str) and isinstance(value, Iterable):
+        for each in value:
+            yield from _mixes_in(each)
 
 
 def _unpacked(values: Any) -> Values:

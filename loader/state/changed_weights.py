@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CheckpointError
@@ -216,7 +216,7 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
         CheckpointError: such a mix has changed.
     """
     former, now = (
-        Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(identity))
+        Counter(json.dumps(mix, sort_keys=True) for mix in identity.inner_mixes)
         for identity in (saved, pipeline.identity)
     )
     if former - now and now - former:
@@ -227,25 +227,6 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
             "mix.to_iter_dataset().pack(…). Or begin the changed mix at a position of your choice, mix[n:], "
             "without the state."
         )
-
-
-def _mixes_within(identity: Identity) -> Iterator[Any]:
-    """Yield a description of each mix in an identity, except the last mix of the pipeline, which may change."""
-    yield from (join["names"] for join in identity.joins[:-1] if join.get("kind") == "mix")
-    is_mix = SavedOrder(identity.order).is_mix and not identity.joins
-    yield from _mixes_in([identity.order.values() if is_mix else identity.orders, identity.sources])
-
-
-def _mixes_in(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        if SavedOrder(value).is_mix:
-            yield [value.get("weights"), value.get("ramp")]
-        if "mixes" in value:
-            yield value["mixes"]
-        value = value.values()
-    if not isinstance(value, str) and isinstance(value, Iterable):
-        for each in value:
-            yield from _mixes_in(each)
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:

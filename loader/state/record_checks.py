@@ -6,7 +6,7 @@ resume.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,18 +147,23 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
     Raises:
         CheckpointError: a shard has not read all of its records before the position.
     """
+    for cursor, (index, count), lineage in _reached(states):
+        dense, offset = lineage.dense_from
+        if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
+            raise CheckpointError(
+                f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
+                "where the change begins, but the state does not contain the former values. Restore with the former "
+                "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
+                "Pack, window_shuffle or the like held records back."
+            )
+
+
+def _reached(states: Sequence[LoaderState]) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
+    """Yield the cursor, the shard and the history of shards of each state, and of all unfinished work in it."""
     for state in states:
-        places = [(state.cursor, state.shard, state.history.shards[0])]
-        places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
-        for cursor, (index, count), lineage in places:
-            dense, offset = lineage.dense_from
-            if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
-                raise CheckpointError(
-                    f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
-                    "where the change begins, but the state does not contain the former values. Restore with the former "
-                    "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
-                    "Pack, window_shuffle or the like held records back."
-                )
+        yield state.cursor, state.shard, state.history.shards[0]
+        for rest in those_within(state.cursor.unfinished):
+            yield rest.cursor, rest.shard, rest.lineages[0]
 
 
 def length_of(sampler: VectorSampler) -> int:
@@ -181,20 +186,17 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
         CheckpointError: an omitted record is still to be read before the position; or shards are
             too far apart to check that.
     """
-    for state in states:
-        places = [(state.cursor, state.shard, state.history.shards[0])]
-        places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
-        for cursor, shard, lineage in places:
-            unread = _positions_before(position, cursor, shard, lineage)
-            keys = changed.record_keys(unread) if len(unread) else unread
-            late = keys[changed.omits(keys)]
-            if len(late):
-                record = pipeline.leaf.describe_key(int(late[0]))
-                raise CheckpointError(
-                    f"record {record} is omitted now, but a Pack, window_shuffle or the like already holds it, or some "
-                    "shards have passed it and others not. Restore states that all shards saved at the same step, not "
-                    "while records were held back.",
-                )
+    for cursor, shard, lineage in _reached(states):
+        unread = _positions_before(position, cursor, shard, lineage)
+        keys = changed.record_keys(unread) if len(unread) else unread
+        late = keys[changed.omits(keys)]
+        if len(late):
+            record = pipeline.leaf.describe_key(int(late[0]))
+            raise CheckpointError(
+                f"record {record} is omitted now, but a Pack, window_shuffle or the like already holds it, or some "
+                "shards have passed it and others not. Restore states that all shards saved at the same step, not "
+                "while records were held back.",
+            )
 
 
 def _positions_before(
