@@ -18,8 +18,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from compare.summary import Report
+from compare.summary import report, show
 from compare.verify import DifferentWorkError, verify
 from compare.work import Contender, Work, Workload, contenders_for, missing
 from compare.workloads import WORKLOADS
@@ -60,7 +61,8 @@ def main(options: argparse.Namespace) -> int:
     for key, module in missing(options.contenders).items():
         console.print(f"{key} takes no part: the module {module} is not installed", style="yellow")
         keys.remove(key)
-    started, facts, reports = time.monotonic(), facts_with_versions(), []
+    started, facts = time.monotonic(), facts_with_versions()
+    reports: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="headrace-compare-") as folder:
         for workload in [workload for workload in WORKLOADS if workload.name in options.workloads]:
             contenders = contenders_for(workload, list(keys), options.workers)
@@ -69,20 +71,22 @@ def main(options: argparse.Namespace) -> int:
             except DifferentWorkError as error:
                 console.print(f"not the same work: {error}", style="bold red", soft_wrap=True)
                 return 1
-            reports[-1].show(console)
+            show(console, reports[-1])
     facts |= {
         "load after": f"{os.getloadavg()[0]:.1f}",
         "rounds": f"{rounds} of {seconds:g} s for each contender",
         "whole run": f"{time.monotonic() - started:.0f} s",
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    content = {"facts": facts, "workloads": [report.to_dict() for report in reports]}
+    content = {"facts": facts, "workloads": reports}
     (options.out / "results.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     console.print(f"{facts['whole run']}; written to {options.out}/results.json", highlight=False)
     return 0
 
 
-def _compare(workload: Workload, contenders: list[Contender], folder: Path, rounds: int, seconds: float) -> Report:
+def _compare(
+    workload: Workload, contenders: list[Contender], folder: Path, rounds: int, seconds: float
+) -> dict[str, Any]:
     work = Work(workload, workload.make_data(folder))
     checksum = verify(work, contenders)
     turns: dict[Contender, list[Turn]] = {contender: [] for contender in contenders}
@@ -92,7 +96,7 @@ def _compare(workload: Workload, contenders: list[Contender], folder: Path, roun
             for contender in in_turn(contenders, number):
                 turns[contender].append(_turn(work, contender, seconds))
                 bar.update()
-    return Report(workload, checksum, turns)
+    return report(workload, checksum, turns)
 
 
 def _turn(work: Work, contender: Contender, seconds: float) -> Turn:

@@ -9,8 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from compare.work import Contender, Work
@@ -25,38 +24,28 @@ class DifferentWorkError(Exception):
     """Two contenders do not do the same work."""
 
 
-@dataclass(frozen=True)
-class LeafSum:
-    """One leaf of a batch, in brief.
-
-    Attributes:
-        name: its place in the batch.
-        dtype: of its elements.
-        shape: with the batch's axis.
-        settled: checksum of what random draws cannot change.
-        exact: checksum of all of it.
-    """
+class LeafSum(NamedTuple):
+    """One leaf of a batch, in brief; its fields are named as in errors."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     settled: str
+    """Checksum of what random draws cannot change."""
     exact: str
+    """Checksum of all of it."""
 
-    def shape_only(self) -> LeafSum:
-        """The same without any content."""
-        return dataclasses.replace(self, settled="", exact="")
-
-    def difference(self, other: LeafSum, exactly: bool) -> str | None:
+    def difference(self, other: LeafSum, fields: Sequence[str]) -> str | None:
         """In what it is unlike `other`."""
-        for field in ("name", "dtype", "shape", "settled", *(["exact"] if exactly else [])):
+        for field in fields:
             mine, theirs = getattr(self, field), getattr(other, field)
             if mine != theirs:
-                what = {"settled": "checksum", "exact": "checksum of the random rows"}.get(field, field)
-                return f"{what} {mine} ≠ {theirs}"
+                return f"{CHECKSUMS.get(field, field)} {mine} ≠ {theirs}"
         return None
 
 
+SHAPE = ("name", "dtype", "shape")
+CHECKSUMS = {"settled": "checksum", "exact": "checksum of the random rows"}
 BatchSum = tuple[LeafSum, ...]
 
 
@@ -69,33 +58,33 @@ def verify(work: Work, contenders: Sequence[Contender]) -> str:
     Raises:
         DifferentWorkError: a batch differs in structure, dtype, shape or content.
     """
-    work, workload = dataclasses.replace(work, shared_order=True), work.workload
+    work = dataclasses.replace(work, shared_order=True)
     sums = [_sums(work, contender) for contender in contenders]
     for contender, own in zip(contenders[1:], sums[1:]):
-        if _is_striped(contender):  # dtypes and shapes can be compared
-            own = [tuple(leaf.shape_only() for leaf in batch) for batch in own]
-            others = [tuple(leaf.shape_only() for leaf in batch) for batch in sums[0]]
-        else:
-            others = sums[0]
-        exactly = contender.setting.keyed_draws and contenders[0].setting.keyed_draws
-        for number, (batch, expected) in enumerate(zip(own, others)):
-            difference = _difference(batch, expected, exactly or not workload.random)
+        fields = _comparable(contender, contenders[0], work.workload.random)
+        for number, (batch, expected) in enumerate(zip(own, sums[0])):
+            difference = _difference(batch, expected, fields)
             if difference is not None:
                 raise DifferentWorkError(
-                    f"{workload.name}: batch {number} of {contender.label} is not that of "
+                    f"{work.workload.name}: batch {number} of {contender.label} is not that of "
                     f"{contenders[0].label}: {difference}"
                 )
     return _digest(",".join(leaf.settled for batch in sums[0] for leaf in batch).encode())
 
 
-def _difference(batch: BatchSum, expected: BatchSum, exactly: bool) -> str | None:
+def _comparable(contender: Contender, first: Contender, random: bool) -> tuple[str, ...]:
+    """The fields in which two contenders must be alike."""
+    if _is_striped(contender):
+        return SHAPE
+    keyed = contender.setting.keyed_draws and first.setting.keyed_draws
+    return (*SHAPE, "settled", "exact") if keyed or not random else (*SHAPE, "settled")
+
+
+def _difference(batch: BatchSum, expected: BatchSum, fields: Sequence[str]) -> str | None:
     if len(batch) != len(expected):
         return f"{len(batch)} leaves ≠ {len(expected)} leaves"
-    for leaf, other in zip(batch, expected):
-        difference = leaf.difference(other, exactly)
-        if difference is not None:
-            return f"leaf {leaf.name!r}: {difference}"
-    return None
+    differences = ((leaf.name, leaf.difference(other, fields)) for leaf, other in zip(batch, expected))
+    return next((f"leaf {name!r}: {told}" for name, told in differences if told is not None), None)
 
 
 def _is_striped(contender: Contender) -> bool:

@@ -90,35 +90,7 @@ def _elastic(rounds: int) -> Samples:
         states.append(json.dumps({**state, "step": steps, "cursor": [[128 * steps], [0]]}).encode())
         assert state["shard"][0] == shard
     one = iter(_loader(shard_options=headrace.ShardOptions(3, SHARDS // 2 + 1)))
-    one.set_states(states)
-    pipeline = one._pipeline
-    again, two = _moved_on(one, random), iter(_loader(shard_options=headrace.ShardOptions(3, SHARDS // 4 + 1)))
-
-    def positions() -> list[float]:
-        began = time.perf_counter()
-        pipeline.leaf.positions(0, 16384)
-        return [(time.perf_counter() - began) / 16384 / 1e-9]
-
-    return turns(
-        rounds,
-        {
-            "set_states (ms)": lambda: _timed(lambda: one.set_states(states), 1, 1e-3),
-            "set_states, once more (ms)": lambda: _timed(lambda: two.set_states(again), 1, 1e-3),
-            "a position of the order that is left (ns)": positions,
-        },
-    )
-
-
-def _moved_on(one: Any, random: np.random.Generator) -> list[bytes]:
-    """The states of all shards of the second run, some steps later."""
-    state = json.loads(one.get_state())
-    count = state["shard"][1]
-    found = []
-    for shard in range(count):
-        steps = int(random.integers(20))
-        values = {**state, "shard": [shard, count], "step": state["step"] + steps, "cursor": [[128 * steps], [0]]}
-        found.append(json.dumps(values, separators=(",", ":")).encode())
-    return found
+    return turns(rounds, {"set_states (ms)": lambda: _timed(lambda: one.set_states(states), 1, 1e-3)})
 
 
 def _first_batches(rounds: int) -> Samples:
@@ -157,7 +129,6 @@ def _saving(rounds: int) -> Samples:
         return [float(np.mean(times))]
 
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "state.json")
         managers = iter(range(10**6))
 
         def with_orbax() -> list[float]:
@@ -172,7 +143,6 @@ def _saving(rounds: int) -> Samples:
                 "no save": lambda: loop(lambda iterator, step: None),
                 "get_state at every step": lambda: loop(lambda iterator, step: iterator.get_state()),
                 "saved to a StateFile": lambda: loop(lambda iterator, step: state_file.save(iterator)),
-                "get_state, written to a new file": lambda: loop(lambda it, step: file.write_bytes(it.get_state())),
                 "Orbax's manager, asynchronous": with_orbax,
             },
         )

@@ -27,13 +27,24 @@ from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, Recor
 
 @dataclass(frozen=True)
 class Program:
-    """Makes a loader with options; what it waits for; how many steps tell that; and a loader after a cure that is no option."""
+    """A program that is slow for one reason.
 
-    make: Callable[..., Any]
+    Attributes:
+        kind: of the finding.
+        stage: of the finding.
+        make: makes its loader.
+        arguments: of `make`.
+        cure: other arguments, where the cure is none that `headrace bench` names as an option.
+        steps: how many steps show it.
+        step_seconds: how long the user's step takes.
+    """
+
     kind: str
     stage: str
+    make: Callable[..., Any]
+    arguments: dict[str, Any]
+    cure: dict[str, Any] | None = None
     steps: int = 30
-    cured: Callable[..., Any] | None = None
     step_seconds: float | None = None
 
 
@@ -46,17 +57,17 @@ def options_of(what: str) -> dict[str, Any]:
 
 
 class Store:
-    """Answers after some time, as a store does."""
+    """Answers after some time, as a store does; after `slow` times as long for one record in 40."""
 
-    def __init__(self, seconds=20e-3, count=100_000):
+    def __init__(self, seconds=20e-3, slow=1):
         self.seconds = seconds
-        self.count = count
+        self.slow = slow
 
     def __len__(self):
-        return self.count
+        return 100_000
 
     def __getitem__(self, key):
-        time.sleep(self.seconds)
+        time.sleep(self.seconds * (self.slow if key % 40 == 7 else 1))
         return key
 
 
@@ -70,7 +81,7 @@ class Service(Store):
 
 @functools.cache
 def places(count):
-    """Connections of this process."""
+    """Places for so many at once, of this process: connections, or with one place a lock."""
     return threading.Semaphore(count)
 
 
@@ -100,22 +111,6 @@ class RateLimited(Store):
         return super().__getitem__(key)
 
 
-class SomeSlow(Store):
-    """One record in 40 takes fifty times as long."""
-
-    repaired = False
-
-    def __getitem__(self, key):
-        time.sleep(self.seconds * (50 if key % 40 == 7 and not self.repaired else 1))
-        return key
-
-
-class Repaired(SomeSlow):
-    """None does."""
-
-    repaired = True
-
-
 class InPython:
     """An order that is worked out in Python, record by record."""
 
@@ -132,17 +127,10 @@ class InPython:
         return RecordMetadata(index, index * 7 % 100_000)
 
 
-@functools.cache
-def one_at_a_time():
-    """A lock of this process."""
-    return threading.Lock()
-
-
 def locked(record):
     """Waits with a lock, as many a client of a service does."""
-    with one_at_a_time():
-        time.sleep(4e-3)
-    return record
+    with places(1):
+        return unlocked(record)
 
 
 def unlocked(record):
@@ -157,9 +145,9 @@ def slow(record):
     return record
 
 
-def sometimes(record, every=20, seconds=0.1):
-    """Takes far longer for a few records."""
-    time.sleep(seconds if record % every == 3 else 2e-3)
+def sometimes(record):
+    """Takes far longer for one record in 20."""
+    time.sleep(0.1 if record % 20 == 3 else 2e-3)
     return record
 
 
@@ -168,123 +156,125 @@ def one_in_a_hundred(record):
     return record % 100 == 0
 
 
-def waiting(source, batch, **options):
-    """A loader of a source that waits."""
-    return headrace.load(source, batch_size=batch, shuffle=True, seed=0, **options)
+def loaded(source: Any = range(100_000), **options: Any) -> Any:
+    """A loader."""
+    return headrace.load(source, **options)
 
 
-def _filtered(operations, **options):
-    sampler = IndexSampler(100_000, shuffle=True, seed=0)
-    return DataLoader(data_source=range(100_000), sampler=sampler, operations=operations, **options)
+def stored(source: Any, batch_size: int, **options: Any) -> Any:
+    """A loader of a source that waits, in random order."""
+    return headrace.load(source, batch_size=batch_size, shuffle=True, seed=0, **options)
 
 
-def _sampled(sampler, **options):
-    return DataLoader(data_source=Store(1e-4), sampler=sampler, operations=[Batch(16)], **options)
+def composed(operations: list[Any], source: Any = range(100_000), sampler: Any = None, **options: Any) -> Any:
+    """A loader of its parts."""
+    sampler = sampler or IndexSampler(100_000, shuffle=True, seed=0)
+    return DataLoader(data_source=source, sampler=sampler, operations=operations, **options)
 
 
-def _small(batch_size=2, **options):
-    return headrace.load(np.arange(1_000_000), batch_size=batch_size, **options)
-
+NUMBERS = np.arange(1_000_000)
+ON_THREADS = {"batch_size": 8, "worker_count": 4, "worker_kind": "thread"}
+WORK, KEPT = headrace.MapTransform(slow), Filter(one_in_a_hundred)
 
 TRIED = {
     **{
         f"a store, batches of {batch}, {workers} workers": Program(
-            functools.partial(waiting, Store(), batch, worker_count=workers),
             "waiting source",
             "reading",
-            max(2000 // batch, 30) if batch < 512 else 12,
+            stored,
+            {"source": Store(), "batch_size": batch, "worker_count": workers},
+            steps=max(2000 // batch, 30) if batch < 512 else 12,
         )
         for batch in (1, 32, 512)
         for workers in (0, 2)
     },
     "an operation that waits, with a step": Program(
-        functools.partial(headrace.load, range(100_000), transformations=[slow] * 3, batch_size=8),
-        "operation",
-        "slow",
-        20,
-        step_seconds=20e-3,
+        "operation", "slow", loaded, {"transformations": [slow] * 3, "batch_size": 8}, steps=20, step_seconds=20e-3
     ),
     "a store, with a step": Program(
-        functools.partial(waiting, Store(), 32, worker_count=1), "waiting source", "reading", 60, step_seconds=15e-3
-    ),
-    "a service, on an event loop": Program(
-        functools.partial(waiting, Service(), 32, read_options=ReadOptions(prefetch_buffer_size=20)),
         "waiting source",
         "reading",
+        stored,
+        {"source": Store(), "batch_size": 32, "worker_count": 1},
+        steps=60,
+        step_seconds=15e-3,
+    ),
+    "a service, on an event loop": Program(
+        "waiting source",
+        "reading",
+        stored,
+        {"source": Service(), "batch_size": 32, "read_options": ReadOptions(prefetch_buffer_size=20)},
     ),
     "few connections": Program(
-        functools.partial(waiting, FewConnections(10e-3), 16),
         "limited source",
         "reading",
-        cured=functools.partial(waiting, Store(10e-3), 16),
+        stored,
+        {"source": FewConnections(10e-3), "batch_size": 16},
+        {"source": Store(10e-3)},
     ),
     "a rate limit": Program(
-        functools.partial(waiting, RateLimited(20e-3), 16),
-        "limited source",
-        "reading",
-        cured=functools.partial(waiting, Store(20e-3), 16),
+        "limited source", "reading", stored, {"source": RateLimited(), "batch_size": 16}, {"source": Store()}
     ),
     "some records of a store": Program(
-        functools.partial(waiting, SomeSlow(5e-3), 16),
         "slow record",
         "reading",
-        60,
-        functools.partial(waiting, Repaired(5e-3), 16),
+        stored,
+        {"source": Store(5e-3, slow=50), "batch_size": 16},
+        {"source": Store(5e-3)},
+        steps=60,
     ),
     "a sampler in Python": Program(
-        lambda **options: _sampled(InPython(), **options),
         "sampler",
         "sampler",
-        cured=lambda **options: _sampled(InPython(0.0), **options),
+        composed,
+        {"operations": [Batch(16)], "source": Store(1e-4), "sampler": InPython()},
+        {"sampler": InPython(0.0)},
     ),
     "a lock among threads": Program(
-        functools.partial(
-            headrace.load, range(100_000), transformations=[locked], batch_size=8, worker_count=4, worker_kind="thread"
-        ),
-        "turns",
-        "locked",
-        cured=functools.partial(
-            headrace.load,
-            range(100_000),
-            transformations=[unlocked],
-            batch_size=8,
-            worker_count=4,
-            worker_kind="thread",
-        ),
+        "turns", "locked", loaded, {"transformations": [locked], **ON_THREADS}, {"transformations": [unlocked]}
     ),
     "slow records": Program(
-        functools.partial(headrace.load, range(100_000), transformations=[sometimes], batch_size=4, worker_count=2),
         "slow record",
         "sometimes",
-        200,
-        functools.partial(headrace.load, range(100_000), transformations=[slow], batch_size=4, worker_count=2),
+        loaded,
+        {"transformations": [sometimes], "batch_size": 4, "worker_count": 2},
+        {"transformations": [slow]},
+        steps=200,
     ),
     "small batches": Program(
-        functools.partial(_small, worker_count=1),
         "small batches",
         "hand-over",
-        3000,
-        functools.partial(_small, 16, worker_count=1),
+        loaded,
+        {"source": NUMBERS, "batch_size": 2, "worker_count": 1},
+        {"batch_size": 16},
+        steps=3000,
     ),
     "small batches, without workers": Program(
-        _small, "small batches", "between operations", 3000, functools.partial(_small, 16)
+        "small batches",
+        "between operations",
+        loaded,
+        {"source": NUMBERS, "batch_size": 2},
+        {"batch_size": 16},
+        steps=3000,
     ),
     "a filter after the work": Program(
-        functools.partial(_filtered, [headrace.MapTransform(slow), Filter(one_in_a_hundred), Batch(2)]),
         "filter",
         "one_in_a_hundred",
-        6,
-        functools.partial(_filtered, [Filter(one_in_a_hundred), headrace.MapTransform(slow), Batch(2)]),
+        composed,
+        {"operations": [WORK, KEPT, Batch(2)]},
+        {"operations": [KEPT, WORK, Batch(2)]},
+        steps=6,
     ),
 }
 
 
 def tried(program: Program) -> tuple[Any, float, float]:
     """The verdict on a program; how many times as fast its first change should make it; how many times it did."""
-    first = headrace.diagnose(program.make(), steps=program.steps, step_seconds=program.step_seconds)
+    options = {"steps": program.steps, "step_seconds": program.step_seconds}
+    first = headrace.diagnose(program.make(**program.arguments), **options)
     change = first.changes[0]
-    loader = (program.cured or program.make)(**({} if program.cured else options_of(change.what)))
-    then = headrace.diagnose(loader, steps=program.steps, step_seconds=program.step_seconds).measured
+    cure = options_of(change.what) if program.cure is None else program.cure
+    then = headrace.diagnose(program.make(**program.arguments | cure), **options).measured
     told = first.measured.elapsed / change.seconds
     came = first.measured.elapsed / first.measured.batch * then.batch / then.elapsed
     return first, told, came

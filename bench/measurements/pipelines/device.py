@@ -59,7 +59,6 @@ def main(options: argparse.Namespace) -> None:
             for ms in (14, 43)
         }
         tables["images only consumed, batches per second / the host iterator's"] = _consumed(rounds, seconds)
-        tables["next() on a ready batch (µs)"] = _ready(rounds)
     show(tables)
 
 
@@ -205,27 +204,7 @@ def _consumed(rounds: int, seconds: float) -> Samples:
         {
             "host iterator": ratio(inline, lambda: inline),
             "to_device": ratio(inline, lambda: inline.to_device(DEVICE)),
-            "jax.device_put in the loop": ratio(inline, lambda: _plain(inline)),
             "host iterator, 2 workers": ratio(workers, lambda: workers),
             "to_device, 2 workers": ratio(workers, lambda: workers.to_device(DEVICE)),
-            "jax.device_put in the loop, 2 workers": ratio(workers, lambda: _plain(workers)),
         },
     )
-
-
-# ---- next() on a batch that is ready
-
-
-def _ready(rounds: int) -> Samples:
-    loader = _loader(_digits(SMALL))
-    samples: Samples = {"to_device": []}
-    for _ in range(rounds):
-        with iter(loader.to_device(DEVICE)) as feeder:
-            next(feeder)
-            for _ in range(100):
-                time.sleep(0.01)
-                began = time.perf_counter()
-                batch = next(feeder)
-                samples["to_device"].append(1e6 * (time.perf_counter() - began))
-                del batch  # to drop a batch is no part of `next`
-    return samples

@@ -19,7 +19,7 @@ from measuring import cpu_of_each, medians, settle_allocator
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from headrace import DecodeImage, RandomResizedCrop, Resize
+from headrace import DecodeImage, RandomResizedCrop
 
 SIZE = 224
 BOX = (100, 60, 500, 360)
@@ -49,7 +49,7 @@ def small(image: Image.Image) -> np.ndarray:
     return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
 
-DECODE, FAST, SMALL, RESIZE = DecodeImage(), DecodeImage(fast=True), DecodeImage(SIZE), Resize(SIZE)
+DECODE, FAST, SMALL = DecodeImage(), DecodeImage(fast=True), DecodeImage(SIZE)
 CROP = RandomResizedCrop(SIZE)
 
 
@@ -72,7 +72,7 @@ PAIRS: dict[str, tuple[Act, dict[str, Act]]] = {
     "decode": (lambda data: np.asarray(pillow(data)), {"DecodeImage()": DECODE.map, "fast=True": FAST.map}),
     "decode to 224 × 224": (
         lambda data: small(pillow(data)),
-        {"DecodeImage(224)": SMALL.map, "DecodeImage(), Resize(224)": lambda data: RESIZE.map(DECODE.map(data))},
+        {"DecodeImage(224)": SMALL.map},
     ),
     "decode, random crop": (pillow_cropped, {"DecodeImage(), RandomResizedCrop(224)": ours_cropped}),
 }
