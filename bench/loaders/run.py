@@ -104,7 +104,7 @@ def play(library: Library, name: str, workload: Workload, folder: Path, seconds:
 
 def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
     """What `cell.py` tells; then nothing of it is left."""
-    begun = time.time()
+    begun, rang = time.time(), threading.Event()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings: Any = {
         "env": environment,
@@ -114,14 +114,15 @@ def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
         "start_new_session": True,
     }
     with subprocess.Popen(command, stderr=errors, **settings) as process:
-        alarm = _Alarm(process, LIMIT + seconds)
+        alarm = threading.Timer(LIMIT + seconds, lambda: (rang.set(), kill(process.pid)))
+        alarm.start()
         try:
             found = _follow(process)
         finally:
-            alarm.stop()
+            alarm.cancel()
             kill(process.pid)
     if "wrong" not in found and "unclaimed" not in found:
-        found["wrong"] = "a hang" if alarm.rang else "the program ended"
+        found["wrong"] = "a hang" if rang.is_set() else "the program ended"
     return found | ({"first": found["first"] - begun} if "first" in found else {})
 
 
@@ -145,24 +146,6 @@ def _follow(process: Any) -> dict[str, Any]:
     if "seconds" in found:
         found["cpu"] /= found.pop("seconds")
     return found
-
-
-class _Alarm:
-    """Kills a process that takes too long."""
-
-    def __init__(self, process: Any, seconds: float) -> None:
-        self.rang = False
-        self._process = process
-        self._timer = threading.Timer(seconds, self._ring)
-        self._timer.start()
-
-    def _ring(self) -> None:
-        self.rang = True
-        kill(self._process.pid)
-
-    def stop(self) -> None:
-        """It does not ring any more."""
-        self._timer.cancel()
 
 
 def keep(path: Path, results: dict[str, Any]) -> None:

@@ -1,12 +1,15 @@
 """The commands of `bench/` that the docs name are there, and each has a file."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import libraries
 import pytest
 import speed
+
+import headrace
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
@@ -50,3 +53,13 @@ def test_the_roster_names_files_and_functions_that_exist():
     for setting in libraries.SETTINGS.values():
         module, _, function = setting.loader.partition(":")
         assert function in _functions(BENCH / "adapters" / f"{module}.py")
+
+
+def test_checkpoints_are_measured_with_states_of_far_steps():
+    """A state that was moved to another step has the checksum of what it is now, so that a loader takes it."""
+    from measurements.pipelines import checkpoints
+
+    iterator = iter(headrace.load(headrace.RangeDataSource(0, 10**12, 1), shuffle=True, seed=1, batch_size=128))
+    iterator.set_state(checkpoints.state_at(10**9))
+    next(iterator)
+    assert json.loads(iterator.get_state())["step"] == 10**9 + 1

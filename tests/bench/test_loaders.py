@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 import processes
+import pytest
 from libraries import Library
 from loaders import records, run
 from loaders.workloads import WORKLOADS

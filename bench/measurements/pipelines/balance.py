@@ -3,16 +3,6 @@
     python bench/speed.py balance [--plot FILE] [ROW …]
 
 Lengths are lognormal(5, 1), clamped to 16…1,024. A row has the measured value and a remark.
-Results on 2 cores that were busy with other work:
-
-    ranks                 1.0005   1.82 in turn
-    packed_ranks          1.0042   1.46 in turn
-    packed_plan           0.6660   then 0.8 ms for any step
-    two_ranks             1.2739   1.275 is the most that there is: no order changes the sum of L²
-    two_ranks_padded      6.2948   batches of 16, padded to their longest, in random order
-    plan                  0.7066   32.9 at most
-    padding_4             0.3033   0.303 is the least that 4 lengths allow; 0.304 on 2, 0.306 on 7, 0.317 on 64 shards
-    padding_8             0.1654   0.164 is the least that 8 lengths allow; 0.166 on 2, 0.169 on 7, 0.217 on 64 shards
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import grain
 import jax
 import numpy as np
 from compare.workloads import large_images, normalise
-from measuring import Samples, closing, frozen, keep_bytecode, settle_allocator, turns
+from measuring import Samples, closing, frozen, keep_bytecode, settle_allocator, take_turn, turns
 from tables import show
 
 import headrace
@@ -35,9 +35,6 @@ SMALL = (8, 8, 1)
 
 BLOCK = 10
 """Steps that are timed together. So short that the machine is as fast for the resident batch as for the others."""
-
-WARM_UP = 16
-"""Batches of a loop that only consumes, before it is measured."""
 
 DEVICE = jax.devices()[0]
 
@@ -179,18 +176,7 @@ def _consumed(rounds: int, seconds: float) -> Samples:
     inline, workers = loader(0), loader(2)
 
     def rate(batches: Iterable[Any]) -> float:
-        with closing(iter(batches)) as iterator:
-            for count in range(WARM_UP):
-                batch = next(iterator)
-                if count == WARM_UP // 4:
-                    time.sleep(1)  # buffers fill, and touch their memory for the first time
-            began, count = time.perf_counter(), 0
-            while time.perf_counter() - began < seconds / 3:
-                batch = next(iterator)
-                count += 1
-            elapsed = time.perf_counter() - began
-            del batch
-        return count / elapsed
+        return take_turn(batches, BATCH, seconds / 3).rate
 
     def ratio(host: headrace.DataLoader, make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
         def measure() -> list[float]:

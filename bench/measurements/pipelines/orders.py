@@ -1,15 +1,6 @@
 """Measure weighted orders, omitted records and windows. Each row is a function.
 
-    python bench/speed.py orders [ROW …]
-
-Results on 2 cores that other programs used, too, in processor seconds:
-
-    weighted_table        0.9405   0.94 with, 0.92 without replacement
-    weighted              0.0291   0.029 with, 0.029 without replacement
-    weighted_memory      16.0001   with: 12 kept, 41 at most; without: 16 kept, 2 at most
-    omitted               1.0495   1.05 and 1.08 in two runs; of the sampler alone 5 ns a position
-    omitted_memory        8.4806   32 at most
-    windows               1.1538   of a columnar source
+python bench/speed.py orders [ROW …]
 """
 
 from __future__ import annotations

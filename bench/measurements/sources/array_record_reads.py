@@ -4,9 +4,7 @@
 
 There are 65,536 records of 200 words, with `group_size:1`, read in random order from the page cache,
 compressed by zstd and uncompressed. The reference calls `ArrayRecordReader.read([key, …])` for each
-batch, and holds a batch until the next one has come, as a training loop does. The loader has default
-options and one operation, `Batch`. The two take turns. Each turn reads 16,384 records, after some
-batches that are not counted. The printed rates are medians.
+batch. The loader has default options and one operation, `Batch`. The two take turns. The printed rates are medians.
 """
 
 from __future__ import annotations
@@ -14,19 +12,16 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
-from measuring import medians
+from measuring import medians, take_turn
 
 import headrace
 
-RECORDS, WORDS, TURN, WARM_UP = 65_536, 200, 16_384, 4
+RECORDS, WORDS = 65_536, 200
 FORMATS = {"zstd": "group_size:1", "uncompressed": "group_size:1,uncompressed"}
 
 
@@ -40,42 +35,33 @@ def write(path: Path, options: str) -> None:
     writer.close()
 
 
-def raw(path: Path, batch_size: int) -> Callable[[], float]:
-    """Turns of the reference."""
-    reader = ArrayRecordReader(str(path), options="readahead_buffer_size:0")
-    keys = random.Random(2).sample(range(RECORDS), RECORDS)
+class RawReads:
+    """Batches of the reference, in one random order again and again."""
 
-    def batches() -> Iterator[Any]:
+    def __init__(self, path: Path, batch_size: int) -> None:
+        self._reader = ArrayRecordReader(str(path), options="readahead_buffer_size:0")
+        self._batch_size = batch_size
+
+    def __iter__(self) -> Iterator[Any]:
+        keys = random.Random(2).sample(range(RECORDS), RECORDS)
         while True:
-            for start in range(0, RECORDS, batch_size):
-                yield reader.read(keys[start : start + batch_size])
-
-    return lambda: seconds(batches(), batch_size)
+            for start in range(0, RECORDS, self._batch_size):
+                yield self._reader.read(keys[start : start + self._batch_size])
 
 
-def ours(path: Path, batch_size: int, workers: int) -> Callable[[], float]:
-    """Turns of a loader with the defaults."""
-    loader = headrace.DataLoader(
+def ours(path: Path, batch_size: int, workers: int) -> headrace.DataLoader:
+    """A loader with the defaults."""
+    return headrace.DataLoader(
         data_source=headrace.ArrayRecordDataSource(path),
         sampler=headrace.IndexSampler(RECORDS, shuffle=True, seed=1),
         operations=[headrace.Batch(batch_size)],
         worker_count=workers,
     )
 
-    def turn() -> float:
-        with iter(loader) as batches:
-            return seconds(batches, batch_size)
 
-    return turn
-
-
-def seconds(batches: Iterator[Any], batch_size: int) -> float:
-    """Of a record, in one turn."""
-    kept = deque(islice(batches, WARM_UP), maxlen=1)
-    began, count = time.perf_counter(), max(TURN // batch_size, 1)
-    kept.extend(islice(batches, count))
-    took = time.perf_counter() - began
-    return took / (count * batch_size)
+def rates(rounds: int, size: int, seconds: float, loaders: dict[int, Any]) -> dict[int, float]:
+    """Records per second of each loader."""
+    return medians(rounds, {key: lambda one=one: take_turn(one, size, seconds).rate for key, one in loaders.items()})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batches", default="32,256,2048")
     parser.add_argument("--workers", default="0,2")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1.0, help="measured seconds of a turn")
 
 
 def main(options: argparse.Namespace) -> None:
@@ -94,6 +81,7 @@ def main(options: argparse.Namespace) -> None:
         for name, written in FORMATS.items():
             write(path := Path(folder, f"{name}.array_record"), written)
             for size in map(int, options.batches.split(",")):
-                each = medians(options.rounds, {-1: raw(path, size), **{n: ours(path, size, n) for n in workers}})
-                found = (f"{1 / each[count]:,.0f} | {each[-1] / each[count]:.2f} |" for count in workers)
-                print(f"| {name}, {size:,} | {1 / each[-1]:,.0f} |", *found, flush=True)
+                loaders = {-1: RawReads(path, size), **{count: ours(path, size, count) for count in workers}}
+                each = rates(options.rounds, size, options.seconds, loaders)
+                found = (f"{each[count]:,.0f} | {each[count] / each[-1]:.2f} |" for count in workers)
+                print(f"| {name}, {size:,} | {each[-1]:,.0f} |", *found, flush=True)
