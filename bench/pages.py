@@ -139,7 +139,7 @@ def _cells(found: Rates, suffix: str) -> list[str]:
 
 
 def _times(found: Rates, ours: str, others: list[str]) -> str:
-    """How many times as fast as the fastest of the others, with two digits; "" if one of the sides is missing."""
+    """Return the number of times as fast as the fastest of the others, with two digits; "" if one of the sides is missing."""
     rates = [found[other]["rate"] for other in others if other in found]
     if ours not in found or not rates:
         return ""

@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What a loader's cells came to, with the facts of the machine."""
+    """Play the cells of a loader; their verdicts, with the facts of the machine."""
     library = LIBRARIES[name]
     noted = facts() | {"time limit of a part": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
     found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": library.stateless, "facts": noted}

@@ -46,7 +46,7 @@ def loop(batches: Callable[[Work, int], Iterator[Any]]) -> Callable[[Work, int],
 
 @loop
 def bare(work: Work, workers: int) -> Iterator[Any]:
-    """What everybody writes: a list of elements, then `np.stack`."""
+    """The usual loop: a list of elements, then `np.stack`."""
     elements_of, workload = keyed_elements(work), work.workload
     for position, keys in work.positions_and_keys():
         batch = stacked(list(elements_of(work.data.read(keys.tolist()), position)))

@@ -48,7 +48,7 @@ def written(adapter: Any, workload: Workload, folder: Path, count: int) -> Path:
 
 
 def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
-    """What is wrong with the numbers that came, if anything; `whole` says that they are those of one epoch."""
+    """Say what is wrong with the numbers that came, if anything; `whole` says that they are those of one epoch."""
     found = np.concatenate(came) if came else np.zeros(0, np.int64)
     if not len(found):
         return "nothing came"

@@ -103,7 +103,7 @@ def play(library: Library, name: str, workload: Workload, folder: Path, seconds:
 
 
 def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
-    """What `cell.py` tells; then nothing of it is left."""
+    """Run `cell.py`, return what it tells, and leave nothing of it."""
     begun, rang = time.time(), threading.Event()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings: Any = {

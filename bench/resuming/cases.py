@@ -12,10 +12,10 @@ SOURCE = 1000
 """Records of the second source are numbered from here on, those of the third from twice this number."""
 
 MAPPED = 100_000
-"""What the stages `map` and `map_batch` add."""
+"""The number that the stages `map` and `map_batch` add."""
 
 DRAW = 1_000_000
-"""What the stage `random_map` adds so many times as it drew."""
+"""The number that the stage `random_map` adds as often as it drew."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from resuming.cases import DRAW, MAPPED, Event, Pipeline
 
 @dataclass
 class Page:
-    """What one host got in one leg.
+    """The elements that one host got in one leg, and how it ended.
 
     Attributes:
         steps: the elements of each batch, after which a state was saved.

@@ -169,7 +169,7 @@ def _page(folder: Path, host: int) -> Page:
 
 
 def _last_state(folder: Path, host: int) -> Path | None:
-    """That of the last batch which is written down."""
+    """The state after the last batch that is written down."""
     count = len(_page(folder, host).steps)
     return folder / f"{host}-{count}.state" if count else None
 

@@ -19,7 +19,7 @@ from resuming.cases import Event, Leg, Pipeline
 
 @dataclass(frozen=True)
 class Touch:
-    """What each pipeline does first with each record, in a worker: it takes the time, and fails, as the leg says.
+    """The first function that a pipeline applies to each record, in a worker: it takes the time, and fails, as the leg says.
 
     A file says how, so that the program is the same in all legs.
 
@@ -50,7 +50,7 @@ def _leg_in(folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """What an adapter makes a stream of.
+    """All that an adapter needs to make a stream.
 
     Attributes:
         pipeline: its stages and shards.

@@ -115,7 +115,7 @@ def packed_plan() -> Row:
 
 
 def _gain(time_of: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> tuple[float, float]:
-    """How much sooner balanced steps end than random ones; and the most that there is to gain."""
+    """The factor by which balanced steps are faster than random ones; and the most that there is to gain."""
     gains, most = [], []
     for seed in SEEDS:
         lengths, steps = lengths_like_texts(TWO_RANK_RECORDS, seed), TWO_RANK_RECORDS // TWO_RANK_BATCH

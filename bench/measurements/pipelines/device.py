@@ -99,7 +99,7 @@ def _train(weights: Any, batch: Any, layers: int) -> Any:
 
 
 def _layers(seconds: float, batch: Any) -> int:
-    """How many make a step of so many seconds."""
+    """The number of layers that make a step of so many seconds."""
     layers = 4
     while True:
         _block(itertools.repeat(batch), layers)  # compiles

@@ -119,7 +119,7 @@ def lost_and_twice(batches: list[Batch]) -> str:
 
 
 def headrace_resumed(shards: int) -> str:
-    """What is lost by a run on two shards that goes on with so many."""
+    """Records that are lost by a run on two shards that goes on with so many."""
     begun = [iter(headrace_loader(shard, 2, FEW)) for shard in range(2)]
     came = [ids(batch) for iterator in begun for batch in islice(iterator, STEPS)]
     states = [iterator.get_state() for iterator in begun]

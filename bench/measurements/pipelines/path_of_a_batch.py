@@ -55,7 +55,7 @@ class Watch:
             self.files[file] = self.files.get(file, 0) + 1
 
     def take(self) -> dict[str, int]:
-        """What was noted since the last call."""
+        """Return what was noted since the last call."""
         taken, self.files = self.files, {}
         self._last.clear()
         return {file[len(PACKAGE) + 1 :]: count for file, count in taken.items()}

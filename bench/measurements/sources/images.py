@@ -40,7 +40,7 @@ def jpegs(quality: int, subsampling: str) -> list[bytes]:
 
 
 def pillow(data: bytes) -> Image.Image:
-    """What programs do most often."""
+    """Decode as programs do most often."""
     return Image.open(io.BytesIO(data)).convert("RGB")
 
 

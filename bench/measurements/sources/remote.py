@@ -134,7 +134,7 @@ def records_per_second(
 
 
 def bytes_in(folder: str) -> int:
-    """What a cache holds."""
+    """The size of a cache."""
     total = 0
     for path in Path(folder).glob("*/*"):
         with suppress(FileNotFoundError):  # it is in use
@@ -170,7 +170,7 @@ def compare(name: str, folder: Path, url: str, asked: Any, workers: int, rounds:
 
 
 def full_shuffle(folder: Path, url: str, asked: Any) -> None:
-    """How many requests a full shuffle takes for some batches."""
+    """Print the number of requests that a full shuffle takes for some batches."""
     source = TFRecordDataSource(urls_in(folder, url), index_dir=folder / "indices", storage_options={"cache_bytes": 0})
     sampler = IndexSampler(len(source), shuffle=True, seed=1)
     before, batches = asked.value, 4
