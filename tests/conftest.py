@@ -63,8 +63,8 @@ OF_LIBRARIES = (
     "tests/compat/test_guides",
     "tests/compat/test_keras",
     "tests/conversion/test_convert_beam",
-    "tests/bench/test_loaders",
-    "tests/bench/test_resume",
+    "tests/bench/test_bench_loaders",
+    "tests/bench/test_bench_resume",
     "tests/sources/test_sources_lance",
     "tests/sources/test_sources_tfds",
 )

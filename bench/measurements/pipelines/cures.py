@@ -268,16 +268,19 @@ TRIED = {
 }
 
 
-def tried(program: Program) -> tuple[Any, float, float]:
-    """The verdict on a program; how many times as fast its first change should make it; how many times it did."""
-    options = {"steps": program.steps, "step_seconds": program.step_seconds}
-    first = headrace.diagnose(program.make(**program.arguments), **options)
+def diagnosed(program: Program, **cure: Any) -> Any:
+    """The verdict on a program with other arguments."""
+    loader = program.make(**program.arguments | cure)
+    return headrace.diagnose(loader, steps=program.steps, step_seconds=program.step_seconds)
+
+
+def gains(program: Program, first: Any) -> tuple[float, float]:
+    """How many times as fast its first change should make a program; how many times it did."""
     change = first.changes[0]
-    cure = options_of(change.what) if program.cure is None else program.cure
-    then = headrace.diagnose(program.make(**program.arguments | cure), **options).measured
+    then = diagnosed(program, **(options_of(change.what) if program.cure is None else program.cure)).measured
     told = first.measured.elapsed / change.seconds
     came = first.measured.elapsed / first.measured.batch * then.batch / then.elapsed
-    return first, told, came
+    return told, came
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -294,10 +297,14 @@ def main(options: argparse.Namespace) -> None:
             continue
         ratios = []
         for _ in range(options.times):
-            first, told, came = tried(program)
+            first = diagnosed(program)
+            if not first.changes:
+                print(f"{name:38} {first.finding.kind:15} without a change; expected {program.kind}", flush=True)
+                continue
+            told, came = gains(program, first)
             ratios.append(came / told)
             kind, bound = first.finding.kind, "up to" if first.changes[0].at_most else ""
             wrong = "" if (kind, first.finding.stage) == (program.kind, program.stage) else f"  expected {program.kind}"
             print(f"{name:38} {kind:15} {bound:5} {told:6.2f} {came:6.2f} {came / told:9.2f}{wrong}", flush=True)
-        if options.times > 1:
+        if len(ratios) > 1:
             print(f"{'':38} median {statistics.median(ratios):51.2f}", flush=True)

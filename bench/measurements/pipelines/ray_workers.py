@@ -54,7 +54,7 @@ def on_ray_data(files: list[bytes]) -> Iterator[int]:
 
     ray.data.DataContext.get_current().enable_progress_bars = False
     rows = [{"file": file, "key": key} for key, file in enumerate(files)]
-    dataset = ray.data.from_items(rows, override_num_blocks=len(rows) // (2 * JPEG.batch_size))
+    dataset = ray.data.from_items(rows, override_num_blocks=-(-len(rows) // (2 * JPEG.batch_size)))
     decoded = dataset.map_batches(mapped, batch_size=JPEG.batch_size, compute=ray.data.TaskPoolStrategy(2))
     for batch in decoded.iter_batches(batch_size=JPEG.batch_size, prefetch_batches=2):
         yield len(batch["image"])
