@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-NOT_OURS = ("tests", "benchmarks", "examples", "league", "docs", "build", "dist")
+NOT_OURS = ("tests", "bench", "examples", "docs", "build", "dist")
 RESULTS = ("testing",)  # what this package raises are results of tests, which have no remedy
 
 

@@ -63,7 +63,8 @@ OF_LIBRARIES = (
     "tests/compat/test_guides",
     "tests/compat/test_keras",
     "tests/conversion/test_convert_beam",
-    "tests/league/",
+    "tests/bench/test_bench_loaders",
+    "tests/bench/test_bench_resume",
     "tests/sources/test_sources_lance",
     "tests/sources/test_sources_tfds",
 )

@@ -31,7 +31,7 @@ MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrac
 MODULES.remove("headrace.setup")  # of the tree alone; running it builds a package
 WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
 """Long, as its import alone takes seconds."""
-BESIDE = ("headrace.tests", "headrace.examples", "headrace.benchmarks", "headrace.docs", "headrace.build")
+BESIDE = ("headrace.tests", "headrace.examples", "headrace.bench", "headrace.docs", "headrace.build")
 
 
 def _marked(name: str, *more: str) -> object:

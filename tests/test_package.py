@@ -130,13 +130,13 @@ def _modules(*left_out):
 
 def test_no_file_of_the_library_is_over_400_lines():
     """A file over 400 lines is two modules."""
-    for path in _modules("tests", "benchmarks", "examples"):
+    for path in _modules("tests", "examples"):
         assert len(path.read_text().splitlines()) <= 400, path
 
 
 def test_no_folder_of_the_library_holds_more_than_14_modules():
     """A folder over a dozen files is two storeys."""
-    files = _modules("tests", "benchmarks", "examples", "build")
+    files = _modules("tests", "examples", "build")
     modules = Counter(path.parent.relative_to(CHECKOUT) for path in files if path.name != "__init__.py")
     for folder, count in modules.items():
         assert not folder.parts or count <= 14, folder

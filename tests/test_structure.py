@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BESIDE = {"tests", "examples", "benchmarks", "league", "docs", "build"}
+BESIDE = {"tests", "examples", "bench", "docs", "build"}
 PACKAGES = (
     ("errors",),
     ("common",),

@@ -15,7 +15,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-BESIDE = {"tests", "examples", "benchmarks", "docs", "league", "build", "dist", "setup.py"}
+BESIDE = {"tests", "examples", "bench", "docs", "build", "dist", "setup.py"}
 
 ON_DEVICE = "import jax; next(iter(headrace.load(range(8), batch_size=4).to_device(jax.devices()[0])))"
 

@@ -14,7 +14,7 @@ PROGRAM = """
     import numpy as np
     import headrace
 
-    NOT_OURS = ("tests", "benchmarks", "league", "examples", "docs", "__main__", "setup", "ray", "keras")  # these two may lack
+    NOT_OURS = ("tests", "examples", "docs", "__main__", "setup", "ray", "keras")  # these two may lack
     for module in pkgutil.walk_packages(headrace.__path__, "headrace."):
         if not any(part in NOT_OURS for part in module.name.split(".")):
             importlib.import_module(module.name)

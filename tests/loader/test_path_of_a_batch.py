@@ -17,8 +17,7 @@ MOVES = 52
 def paths(monkeypatch):
     """The benchmark that measures, without a profiler that is told what runs."""
     monkeypatch.delitem(sys.modules, "jax.profiler", raising=False)
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("path_of_a_batch")
+    return importlib.import_module("measurements.pipelines.path_of_a_batch")
 
 
 def _listed() -> list[list[str]]:

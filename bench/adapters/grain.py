@@ -1,0 +1,249 @@
+"""Grain: chains with ArrayRecord and Parquet files, and ElasticIterator where hosts change; its `DataLoader` in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grain
+import numpy as np
+from absl import flags
+from adapters.files import write_array_record, write_array_record_shards, write_parquet
+from grain import experimental
+from loaders.records import ROW, made, to_crop
+from loaders.workloads import Workload
+from resuming.cases import DRAW, MAPPED
+
+flags.FLAGS.mark_as_parsed()  # workers read flags, which a program that is no `absl.app` has not parsed
+
+PACKAGES = ("grain", "array-record")
+LACKS = {"tar": "it has no source for tar files"}
+
+# Resuming
+
+ELASTIC = (
+    "ElasticIterator: “This iterator explicitly disallows many-to-one transformations without a fixed ratio, "
+    "like `filter` and generic `IterDataset` transformations.”"
+)
+WORKERS = (
+    "mp_prefetch: “If the dataset contains many-to-one transformations (such as ``filter``) or stateful "
+    "transformations (such as packing), output of ``mp_prefetch`` may change if ``num_workers`` is changed.”"
+)
+
+
+def unclaimed(pipeline: Any, event: Any) -> str:
+    """Elastic resumption is claimed for pipelines without filters and packing."""
+    if event.name == "data_grow":
+        return "its docs do not speak of data that change"
+    many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
+    return (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
+
+
+def elastic(event: Any) -> bool:
+    """Whether hosts, batches or workers change: there it is the ElasticIterator that goes on."""
+    return event.name in ("workers", "hosts", "batch_size")
+
+
+write = write_array_record_shards
+
+
+class Fan(grain.experimental.FlatMapTransform):
+    """The stage `flat_map`."""
+
+    max_fan_out = 2
+
+    def flat_map(self, element: int) -> list[int]:
+        """None, one or two elements."""
+        return [element * 10 + copy for copy in range(element % 3)]
+
+
+def stream(run: Any) -> Stream:
+    """The pipeline, one stage after the other."""
+    pipeline, leg = run.pipeline, run.leg
+    dataset = _mapped(run)
+    processes = grain.MultiprocessingOptions(num_workers=leg.workers) if leg.workers else None
+    if elastic(run.event):
+        shard = grain.sharding.ShardOptions(run.host, leg.hosts)
+        batches = experimental.ElasticIterator(dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes)
+        return Stream(iter(batches), run.states, MAPPED * pipeline.has("map_batch"))
+    spare = len(dataset) % leg.hosts if run.event.alike else 0
+    dataset = dataset[: len(dataset) - spare][run.host :: leg.hosts] if leg.hosts > 1 else dataset
+    batches = dataset.to_iter_dataset()
+    if pipeline.has("flat_map"):
+        batches = experimental.FlatMapIterDataset(batches, Fan())
+    if pipeline.has("pack"):
+        row = {"tokens": pipeline.number("pack")}
+        batches = experimental.FirstFitPackIterDataset(batches, length_struct=row, num_packing_bins=8)
+    batches = batches.batch(leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
+    if pipeline.has("map_batch"):
+        batches = batches.map(lambda batch: batch + MAPPED)
+    return Stream(iter(batches.mp_prefetch(processes) if processes else batches), run.states, 0)
+
+
+def _mapped(run: Any) -> Any:
+    """The stages that work on each record, with random access."""
+    pipeline = run.pipeline
+    paths = [sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))]
+    sources = [grain.MapDataset.source(grain.sources.ArrayRecordDataSource(files)) for files in paths]
+    if pipeline.has("shuffle"):
+        sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
+    dataset = grain.MapDataset.mix(sources) if len(sources) > 1 else sources[0]
+    if pipeline.has("window"):
+        dataset = experimental.WindowShuffleMapDataset(dataset, window_size=pipeline.number("window"), seed=1)
+    dataset = dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch)
+    for stage, *_ in pipeline.stages:
+        if stage == "map":
+            dataset = dataset.map(lambda number: number + MAPPED)
+        elif stage == "random_map":
+            dataset = dataset.random_map(lambda number, rng: number + DRAW * int(rng.integers(1000)), seed=2)
+        elif stage == "filter":
+            dataset = dataset.filter(lambda number: number % 3 > 0)
+        elif stage == "document":
+            dataset = dataset.map(lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)})
+    return dataset
+
+
+class Stream:
+    """Batches as lists of numbers; `add` is added to each, where nothing can follow the iterator."""
+
+    def __init__(self, iterator: Any, states: list[Any] | None, add: int) -> None:
+        self._iterator, self._add = iterator, add
+        self.state = iterator.get_state
+        self.close = iterator.close
+        if states:
+            iterator.set_state(states[0])
+
+    def __next__(self) -> list[int]:
+        batch = next(self._iterator)
+        if isinstance(batch, dict):
+            return [int(token) for token in batch["tokens"].ravel() if token]
+        return [int(number) + self._add for number in batch]
+
+
+# Speed, in its own environment: default threads and buffers
+
+
+def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+    """Arrays, ArrayRecord, or Parquet."""
+    if workload.name == "mnist":
+        np.save(folder / "images.npy", np.stack(list(records)))
+    elif workload.name in ("bytes_1k", "jpeg"):
+        write_array_record(records, folder)
+    elif workload.name == "packing":
+        documents = list(records)
+        np.save(folder / "tokens.npy", np.concatenate(documents))
+        np.save(folder / "ends.npy", np.cumsum([len(one) for one in documents]))
+    else:
+        write_parquet(records, folder)
+
+
+class Rows:
+    """Rows of an array, or the documents of one, as a source."""
+
+    def __init__(self, name: str, array: Any, ends: Any = None) -> None:
+        self._name, self._array, self._ends = name, array, ends
+
+    def __len__(self) -> int:
+        return len(self._array if self._ends is None else self._ends)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if self._ends is None:
+            return {self._name: self._array[index]}
+        return {self._name: self._array[self._ends[index - 1] if index else 0 : self._ends[index]]}
+
+
+def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+    """The chain, one method after the other."""
+    if workload.name == "parquet":
+        files = sorted(map(str, folder.glob("*.parquet")))
+        streams = [experimental.ParquetIterDataset(file) for file in files]
+        rows = experimental.InterleaveIterDataset(streams, cycle_length=1)
+        rows = experimental.RepeatIterDataset(rows, num_epochs=epochs)
+    elif workload.name == "packing":
+        tokens, ends = (np.load(folder / f"{name}.npy") for name in ("tokens", "ends"))
+        documents = grain.MapDataset.source(Rows("tokens", tokens, ends)).repeat(epochs).to_iter_dataset()
+        rows = experimental.BestFitPackIterDataset(documents, length_struct={"tokens": ROW}, num_packing_bins=64)
+    else:
+        rows = _shuffled_and_mapped(workload, folder, epochs).to_iter_dataset()
+    return iter(rows.batch(workload.batch).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers)))
+
+
+def _shuffled_and_mapped(workload: Workload, folder: Path, epochs: int) -> Any:
+    images = workload.name == "mnist"
+    source: Any = Rows("image", np.load(folder / "images.npy")) if images else None
+    if source is None:
+        source = grain.sources.ArrayRecordDataSource([str(folder / "0.array_record")])
+    dataset = grain.MapDataset.source(source).shuffle(seed=1).repeat(epochs)
+    if workload.name == "jpeg":
+        return dataset.random_map(to_crop, seed=1)
+    return dataset.map(lambda record: made(workload, record["image"] if images else record))
+
+
+# Speed, beside others on the same data; without threads if `num_threads` is 0
+
+
+class FunctionMap(grain.transforms.Map):
+    """A function as Grain wants it."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def map(self, element: Any) -> Any:
+        """Return what the function returns."""
+        return self._function(element)
+
+
+class RandomFunctionMap(grain.transforms.RandomMap):
+    """A function of an element and a generator as Grain wants it."""
+
+    def __init__(self, function: Callable[[Any, np.random.Generator], Any]) -> None:
+        self._function = function
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """Return what the function returns."""
+        return self._function(element, rng)
+
+
+def data_loader(work: Any, workers: int, num_threads: int | None = None) -> Any:
+    """A `grain.DataLoader`, whose order is always its own."""
+    workload = work.workload
+    operation = (RandomFunctionMap if workload.random else FunctionMap)(workload.operation)
+    batch = grain.transforms.Batch(workload.batch_size)
+    return grain.DataLoader(
+        data_source=work.data.records,
+        sampler=grain.samplers.IndexSampler(len(work.data.records), shuffle=True, seed=work.seed),
+        operations=[batch, operation] if workload.after_batch else [operation, batch],
+        worker_count=workers,
+        read_options=_reading(num_threads),
+    )
+
+
+def chain(work: Any, workers: int, num_threads: int | None = None) -> Any:
+    """A `MapDataset`, whose order is always its own."""
+    workload = work.workload
+    dataset = grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat()
+    if workload.after_batch:
+        dataset = dataset.batch(workload.batch_size)
+    operation = workload.operation
+    dataset = dataset.random_map(operation, seed=work.seed) if workload.random else dataset.map(operation)
+    if not workload.after_batch:
+        dataset = dataset.batch(workload.batch_size)
+    return _on_workers(dataset.to_iter_dataset(_reading(num_threads)), workers)
+
+
+def packing(work: Any, workers: int, num_threads: int | None = None) -> Any:
+    """Grain's best fit, which holds 64 rows open."""
+    parts = [grain.MapDataset.source(some).shuffle(work.seed).repeat() for some in work.data.two_lists()]
+    documents = grain.MapDataset.mix(parts, weights=[0.7, 0.3]).to_iter_dataset(_reading(num_threads))
+    packed = experimental.BestFitPackIterDataset(documents, length_struct={"tokens": ROW}, num_packing_bins=64)
+    return _on_workers(packed.batch(work.workload.batch_size), workers)
+
+
+def _reading(num_threads: int | None) -> grain.ReadOptions | None:
+    """None are Grain's defaults."""
+    return None if num_threads is None else grain.ReadOptions(num_threads=num_threads)
+
+
+def _on_workers(dataset: Any, workers: int) -> Any:
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(workers)) if workers else dataset

@@ -1,0 +1,211 @@
+"""Hugging Face's datasets, with PyTorch's loaders: on disk, as Arrow files, and streaming, from Parquet and tar files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from adapters.files import write_parquet, write_tars
+from adapters.protocol import missing_stage
+from adapters.torch import RANKS, stateful
+from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from datasets.distributed import split_dataset_by_node
+from loaders.records import made
+from loaders.workloads import Workload
+from resuming.cases import MAPPED
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+datasets.disable_progress_bars()
+
+PACKAGES = ("datasets", "torchdata", "torch")
+NO_PACKING = "it has no packing; another library, trl, packs"
+BUFFER = (
+    "IterableDataset.state_dict: “examples from shuffle buffers are lost when resuming and the buffers are refilled "
+    "with new data”"
+)
+
+
+def unclaimed_event(event: Any) -> str:
+    """States for other ranks, batch sizes and data."""
+    if event.name == "hosts":
+        return RANKS
+    changed = event.name in ("batch_size", "data_grow")
+    return "its docs do not speak of another batch size, nor of data that change" if changed else ""
+
+
+def write_shards(records: list[list[list[int]]], folder: Path) -> None:
+    """A file for each shard, named by source and shard."""
+    for source, files in enumerate(records):
+        for number, file in enumerate(files):
+            pq.write_table(pa.table({"id": file}), folder / f"{source}-{number:03}.parquet")
+
+
+def mixed(sources: list[Any]) -> Any:
+    """Sources in equal parts."""
+    if len(sources) == 1:
+        return sources[0]
+    return datasets.interleave_datasets(sources, stopping_strategy="all_exhausted_without_replacement")
+
+
+def files_of(run: Any) -> list[list[str]]:
+    """The files of each source."""
+    return [sorted(map(str, run.folder.glob(f"{number}-*.parquet"))) for number in range(len(run.pipeline.shards))]
+
+
+def fan(rows: dict[str, list[int]]) -> dict[str, list[int]]:
+    """The stage `flat_map`."""
+    return {"id": [number * 10 + copy for number in rows["id"] for copy in range(number % 3)]}
+
+
+def write_rows(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+    """Parquet files."""
+    if workload.name == "parquet":
+        return write_parquet(records, folder)
+    column = [record.tobytes() if workload.name == "mnist" else record for record in records]
+    for file, places in enumerate(np.array_split(np.arange(len(column)), 4)):
+        part = pa.table({"record": pa.array([column[place] for place in places], pa.binary())})
+        pq.write_table(part, folder / f"{file:03}.parquet", row_group_size=1000)
+    return None
+
+
+class OnDisk:
+    """Datasets on disk. Filters run before the loop; functions run when a row is read."""
+
+    PACKAGES = PACKAGES
+    LACKS: ClassVar = {
+        "packing": NO_PACKING,
+        "tar": "it reads tar files only as a stream: see the column “Hugging Face, streaming”",
+    }
+    STAGES: ClassVar = {
+        "random_map": "a transform that draws keeps no state: its docs do not speak of one",
+        "window": "a dataset on disk is shuffled as a whole",
+        "pack": NO_PACKING,
+    }
+    write = staticmethod(write_shards)
+    write_workload = staticmethod(write_rows)  # `from_parquet` brings them into Arrow files once
+
+    @classmethod
+    def unclaimed(cls, pipeline: Any, event: Any) -> str:
+        """Stages and events that are not of the loader, StatefulDataLoader; filters and flat maps run ahead."""
+        return missing_stage(pipeline, cls.STAGES) or unclaimed_event(event)
+
+    @staticmethod
+    def stream(run: Any) -> EpochStream:
+        """The dataset, and the same loader as of PyTorch."""
+        datasets.disable_caching()
+        cache = str(run.folder.parent / f"cache-{run.host}")
+        sources = [datasets.Dataset.from_parquet(files, cache_dir=cache) for files in files_of(run)]
+        dataset = mixed([source.shuffle(seed=1) for source in sources] if len(sources) > 1 else sources)
+        add = MAPPED * run.pipeline.has("map")
+        if run.pipeline.has("filter"):
+            dataset = dataset.filter(lambda row: (row["id"] + add) % 3 > 0)
+        if run.pipeline.has("flat_map"):
+            dataset = dataset.map(fan, batched=True)
+        dataset = dataset.with_transform(lambda rows: {"id": [run.touch(number) + add for number in rows["id"]]})
+        return stateful(run, dataset, lambda batch: batch["id"])
+
+    @staticmethod
+    def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+        """The dataset, with a transform of a batch of rows, and a loader whose workers stay between epochs."""
+        files = sorted(map(str, folder.glob("*.parquet")))
+        dataset = datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache"))
+        collate: Any = stacked
+        if workload.name == "parquet":
+            dataset = dataset.with_format("numpy")
+        else:
+            dataset = dataset.with_transform(lambda rows: {"made": [made(workload, row) for row in rows["record"]]})
+
+            def collate(rows: list[Any]) -> Any:
+                return stacked([row["made"] for row in rows])
+
+        options = {"shuffle": workload.shuffled, "collate_fn": collate, **kept_workers(workers)}
+        return loops(DataLoader(dataset, workload.batch, **options), epochs)
+
+
+class Streaming:
+    """Streaming datasets, with a shuffle buffer; StatefulDataLoader makes batches, as documented."""
+
+    PACKAGES = PACKAGES
+    LACKS: ClassVar = {"packing": NO_PACKING}
+    STAGES: ClassVar = {
+        "random_map": "a function that draws keeps no state: its docs do not speak of one",
+        "pack": NO_PACKING,
+    }
+    write = staticmethod(write_shards)
+
+    @classmethod
+    def unclaimed(cls, pipeline: Any, event: Any) -> str:
+        """Buffers of a shuffle when resumed, and states for other ranks."""
+        resumed = len(event.legs) > 1 or event.legs[0].reopen
+        shuffled = pipeline.has("shuffle") or pipeline.has("window")
+        buffer = BUFFER if shuffled and resumed else ""
+        return missing_stage(pipeline, cls.STAGES) or buffer or unclaimed_event(event)
+
+    @staticmethod
+    def stream(run: Any) -> Stream:
+        """The pipeline, one stage after the other."""
+        pipeline, leg = run.pipeline, run.leg
+        options = {"split": "train", "streaming": True}
+        dataset = mixed([datasets.load_dataset("parquet", data_files=files, **options) for files in files_of(run)])
+        if pipeline.has("shuffle") or pipeline.has("window"):
+            dataset = dataset.shuffle(seed=1, buffer_size=pipeline.number("window", 1000))
+        if pipeline.has("repeat"):
+            dataset = dataset.repeat(pipeline.number("repeat"))
+        dataset = dataset.map(lambda row: {"id": run.touch(row["id"])})
+        for stage, *_ in pipeline.stages:
+            if stage == "map":
+                dataset = dataset.map(lambda row: {"id": row["id"] + MAPPED})
+            elif stage == "filter":
+                dataset = dataset.filter(lambda row: row["id"] % 3 > 0)
+            elif stage == "flat_map":
+                dataset = dataset.map(fan, batched=True, batch_size=1)
+        if leg.hosts > 1:
+            dataset = split_dataset_by_node(dataset, run.host, leg.hosts)
+        drop = pipeline.has("drop") or run.event.alike
+        loader = StatefulDataLoader(dataset, leg.batch, num_workers=leg.workers, drop_last=drop)
+        if run.states:
+            loader.load_state_dict(run.states[run.host])
+        return Stream(loader, MAPPED * pipeline.has("map_batch"))
+
+    @staticmethod
+    def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+        """Parquet or tar files, one for a worker or more."""
+        return write_tars(records, folder) if workload.name == "tar" else write_rows(workload, records, folder)
+
+    @staticmethod
+    def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+        """The stream, and a loader; a worker has files of its own, so that their records come in turns."""
+        kind, ending = ("webdataset", "tar") if workload.name == "tar" else ("parquet", "parquet")
+        files = sorted(map(str, folder.glob(f"*.{ending}")))
+        stream = datasets.load_dataset(kind, data_files=files, split="train", streaming=True)
+        if workload.shuffled:
+            stream = stream.shuffle(seed=1, buffer_size=1000)
+        collate: Any = stacked
+        if workload.name == "parquet":
+            stream = stream.with_format("numpy")
+        else:
+            column = "bin" if workload.name == "tar" else "record"
+
+            def collate(rows: list[Any]) -> Any:
+                return stacked([made(workload, row[column]) for row in rows])
+
+        return loops(DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs)
+
+
+class Stream:
+    """Batches as lists of numbers."""
+
+    def __init__(self, loader: Any, add: int) -> None:
+        torch.set_num_threads(1)
+        self._batches, self._add = iter(loader), add
+        self.state = loader.state_dict
+
+    def __next__(self) -> list[int]:
+        return [int(number) + self._add for number in next(self._batches)["id"]]

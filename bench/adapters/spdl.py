@@ -1,0 +1,56 @@
+"""SPDL: a pipeline of threads as in its documentation: indices, batches, a function of a batch. It has no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from loaders.records import made
+from loaders.workloads import Workload
+from spdl.pipeline import PipelineBuilder
+
+PACKAGES = ("spdl",)
+LACKS = {
+    "packing": "not part of the library",
+    "tar": "it reads no files itself; the program would have to read the tar files",
+    "parquet": "it reads no files itself; the program would have to read the Parquet file",
+}
+
+
+def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+    """One array, or, of records of unequal size, their bytes and where each ends."""
+    rows = list(records)
+    data = np.stack(rows) if workload.name == "mnist" else np.frombuffer(b"".join(rows), np.uint8)
+    np.save(folder / "rows.npy", data)
+    np.save(folder / "ends.npy", np.cumsum([1 if workload.name == "mnist" else len(row) for row in rows]))
+
+
+def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+    """The pipeline: as many threads as others have processes, and batches in their order."""
+    images = workload.name == "mnist"
+    rows, ends = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "ends.npy")
+    if images:
+        rows = np.array(rows)
+
+    def record(index: int) -> Any:
+        return rows[index] if images else rows[ends[index - 1] if index else 0 : ends[index]].tobytes()
+
+    def batch(indices: Any) -> Any:
+        elements = [made(workload, record(index)) for index in indices]
+        if isinstance(elements[0], dict):
+            return {key: np.stack([one[key] for one in elements]) for key in elements[0]}
+        return np.stack(elements)
+
+    def order() -> Iterator[Any]:
+        generator = np.random.default_rng(1)
+        for _ in range(epochs):
+            places = generator.permutation(len(ends))
+            for start in range(0, len(places), workload.batch):
+                yield places[start : start + workload.batch]
+
+    builder = PipelineBuilder().add_source(order()).pipe(batch, concurrency=workers, output_order="input").add_sink(4)
+    pipeline = builder.build(num_threads=workers)
+    with pipeline.auto_stop():
+        yield from pipeline

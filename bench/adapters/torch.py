@@ -1,0 +1,198 @@
+"""PyTorch: map-style datasets with its DataLoader, and torchdata's StatefulDataLoader where the program is resumed."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from adapters.protocol import missing_stage
+from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from loaders.records import made
+from loaders.workloads import Workload
+from resuming.cases import DRAW, MAPPED
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+
+PACKAGES = ("torch", "torchdata")
+LACKS = {
+    "packing": "not part of PyTorch",
+    "tar": "not part of PyTorch; webdataset reads them for it",
+    "parquet": "not part of PyTorch; Hugging Face's datasets read them for it",
+}
+
+# Resuming
+
+RANKS = "StatefulDataLoader handles state “across multiprocess workers (but not across ranks)”"
+STAGES = {
+    "filter": "a map-style dataset has none; an IterableDataset keeps the state that its author writes",
+    "flat_map": "a map-style dataset has none; an IterableDataset keeps the state that its author writes",
+    "window": "a map-style dataset is shuffled by its sampler, as a whole",
+    "pack": "not part of PyTorch or torchdata's StatefulDataLoader",
+}
+EVENTS = {
+    "hosts": RANKS,
+    "batch_size": "its docs do not speak of another batch size",
+    "data_grow": "its docs do not speak of data that change",
+}
+
+
+def unclaimed(pipeline: Any, event: Any) -> str:
+    """A stage that it has not, and a state for other ranks."""
+    if len(pipeline.shards) > 1:
+        return "not part of StatefulDataLoader: a mix is a sampler, or the program's own"
+    return missing_stage(pipeline, STAGES) or EVENTS.get(event.name, "")
+
+
+def write(records: list[list[list[int]]], folder: Path) -> None:
+    """An array for each shard."""
+    for number, file in enumerate(records[0]):
+        np.save(folder / f"{number:03}.npy", np.array(file))
+
+
+class Records(Dataset[int]):
+    """The records, each through the functions of the pipeline."""
+
+    def __init__(self, run: Any) -> None:
+        self.records = np.concatenate([np.load(path, mmap_mode="r") for path in sorted(run.folder.glob("*.npy"))])
+        self.run = run
+        self.draws: torch.Generator | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> int:
+        number = self.run.touch(int(self.records[index])) + MAPPED * self.run.pipeline.has("map")
+        draws = self.run.pipeline.has("random_map")
+        return number + (DRAW * int(torch.randint(1000, (), generator=self.generator())) if draws else 0)
+
+    def generator(self) -> torch.Generator:
+        """Of this worker; its state is part of the loader's, as the docs of StatefulDataLoader say."""
+        if self.draws is None:
+            info = torch.utils.data.get_worker_info()
+            self.draws = torch.Generator().manual_seed(1 + (info.id if info else 0))
+        return self.draws
+
+    def state_dict(self) -> dict[str, Any]:
+        """Called in each worker."""
+        return {"draws": self.generator().get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Called in each worker."""
+        self.generator().set_state(state["draws"])
+
+
+def stream(run: Any) -> EpochStream:
+    """The loader."""
+    return stateful(run, Records(run))
+
+
+def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> EpochStream:
+    """A StatefulDataLoader of a dataset; `numbers` returns those of a batch."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+    from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
+
+    torch.manual_seed(1)
+    alike, drop = run.event.alike, run.event.alike or run.pipeline.has("drop")
+    sampler = StatefulDistributedSampler(  # a function of seed and epoch, on one host too
+        records, run.leg.hosts, run.host, shuffle=run.pipeline.has("shuffle"), seed=1, drop_last=alike
+    )
+    loader = StatefulDataLoader(records, run.leg.batch, sampler=sampler, num_workers=run.leg.workers, drop_last=drop)
+    return EpochStream(run, loader, run.host, numbers, sampler.set_epoch)
+
+
+# Speed, in its own environment: a dataset that returns a batch at once, and a function that stacks arrays
+
+
+def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+    """One array, or, of records of unequal size, an array and where each ends."""
+    rows = list(records)
+    if workload.name == "mnist":
+        np.save(folder / "rows.npy", np.stack(rows))
+    else:
+        np.save(folder / "rows.npy", np.frombuffer(b"".join(rows), np.uint8))
+        np.save(folder / "ends.npy", np.cumsum([len(row) for row in rows]))
+
+
+class Files(Dataset[Any]):
+    """Records by index; the loader asks for those of a batch at once."""
+
+    def __init__(self, workload: Workload, folder: Path) -> None:
+        self._workload = workload
+        images = workload.name == "mnist"
+        self._rows = np.load(folder / "rows.npy", mmap_mode=None if images else "r")
+        self._ends = None if images else np.load(folder / "ends.npy")
+
+    def __len__(self) -> int:
+        return len(self._rows if self._ends is None else self._ends)
+
+    def __getitem__(self, index: int) -> Any:
+        if self._ends is None:
+            return made(self._workload, self._rows[index])
+        return made(self._workload, self._rows[self._ends[index - 1] if index else 0 : self._ends[index]].tobytes())
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The records of a batch."""
+        return [self[index] for index in indices]
+
+
+def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+    """A loader whose workers stay between epochs."""
+    records, size = Files(workload, folder), workload.batch
+    return loops(DataLoader(records, size, shuffle=True, collate_fn=stacked, **kept_workers(workers)), epochs)
+
+
+# Speed, beside others on the same data
+
+
+class Mapped(Dataset[Any]):
+    """The workload's operation over its records; many at once where the records can be read so."""
+
+    def __init__(self, work: Any) -> None:
+        self._records, workload = work.data.records, work.workload
+        self._operation = (lambda record: record) if workload.after_batch else workload.operation
+        self._arguments = (itertools.repeat(np.random.default_rng(work.seed)),) if workload.random else ()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, key: int) -> Any:
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: list[int]) -> list[Any]:
+        """The elements of a batch; PyTorch's DataLoader calls this."""
+        many = getattr(self._records, "__getitems__", None)
+        records = many(keys) if many else map(self._records.__getitem__, keys)
+        return list(map(self._operation, records, *self._arguments))
+
+
+class Endless(Sampler[int]):
+    """One shuffled epoch after the other."""
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+
+    def __iter__(self) -> Iterator[int]:
+        for keys in self._work.epochs():
+            yield from keys.tolist()
+
+
+def collate_and_operate(
+    collate: Callable[[list[Any]], Any], operation: Callable[[Any], Any], elements: list[Any]
+) -> Any:
+    """A batch as arrays on the tensors' memory, run through an operation, as tensors."""
+    batch = collate(elements)
+    found = operation({name: leaf.numpy() for name, leaf in batch.items()})
+    return {name: torch.from_numpy(leaf) for name, leaf in found.items()}
+
+
+def data_loader(work: Any, workers: int, stack: bool = False) -> Any:
+    """A DataLoader; with `stack`, batches are made by `np.stack` and not by PyTorch's default function."""
+    collate = stacked if stack else default_collate
+    if work.workload.after_batch:
+        collate = functools.partial(collate_and_operate, collate, work.workload.operation)
+    size, sampler = work.workload.batch_size, Endless(work)
+    return DataLoader(Mapped(work), size, sampler=sampler, collate_fn=collate, num_workers=workers)

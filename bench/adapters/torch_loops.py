@@ -1,0 +1,73 @@
+"""Functions that adapters with PyTorch's DataLoader share: batches of arrays, and one epoch after the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from resuming.cases import MAPPED
+
+# Records are read-only; nobody writes to the tensors that look at them for a moment.
+warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+
+
+def stacked(records: list[Any]) -> Any:
+    """`np.stack`, and tensors on the same memory: faster than the default for small arrays."""
+    if isinstance(records[0], dict):
+        return {key: stacked([record[key] for record in records]) for key in records[0]}
+    return torch.from_numpy(np.stack(records))
+
+
+def kept_workers(workers: int) -> dict[str, Any]:
+    """Options of a DataLoader whose workers stay between epochs."""
+    return {"num_workers": workers, "persistent_workers": workers > 0, "prefetch_factor": 4 if workers else None}
+
+
+def loops(loader: Any, epochs: int) -> Iterator[Any]:
+    """One epoch after the other, as arrays on the tensors' memory."""
+    torch.set_num_threads(1)
+    for _ in range(epochs):
+        for batch in loader:
+            yield {key: leaf.numpy() for key, leaf in batch.items()} if isinstance(batch, dict) else batch.numpy()
+
+
+class EpochStream:
+    """A stream for `resume.py` of one epoch of a loader after the other, as lists of numbers.
+
+    Its state is that of the loader, and the epoch, which is the program's.
+    """
+
+    def __init__(
+        self,
+        run: Any,
+        loader: Any,
+        shard: int = 0,
+        numbers: Callable[[Any], Any] = list,
+        set_epoch: Callable[[int], Any] = lambda epoch: None,
+    ) -> None:
+        torch.set_num_threads(1)
+        self._loader, self._numbers, self._set_epoch = loader, numbers, set_epoch
+        self._epochs, self._add = run.pipeline.number("repeat", 1), MAPPED * run.pipeline.has("map_batch")
+        self._epoch = run.states[0]["epoch"] if run.states else 0
+        self._set_epoch(self._epoch)
+        if run.states:
+            loader.load_state_dict(run.states[shard]["loader"])
+        self._batches = iter(loader)
+
+    def __next__(self) -> list[int]:
+        while True:
+            batch = next(self._batches, None)
+            if batch is not None:
+                return [int(number) + self._add for number in self._numbers(batch)]
+            self._epoch += 1
+            if self._epoch >= self._epochs:
+                raise StopIteration
+            self._set_epoch(self._epoch)
+            self._batches = iter(self._loader)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the loader, and the epoch."""
+        return {"loader": self._loader.state_dict(), "epoch": self._epoch}

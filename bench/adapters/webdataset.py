@@ -1,0 +1,127 @@
+"""webdataset: tar files, a shuffle buffer, and batches made in the workers of WebLoader; it has no state."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import webdataset
+from adapters.files import write_tar, write_tars
+from adapters.protocol import missing_stage
+from adapters.torch_loops import kept_workers, loops, stacked
+from loaders.records import made
+from loaders.workloads import Workload
+from resuming.cases import MAPPED
+
+PACKAGES = ("webdataset", "torch")
+LACKS = {"packing": "not part of the library", "parquet": "it reads only tar files"}
+
+# Resuming
+
+STATE = (
+    "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, `load_state_dict` or another state"
+)
+STAGES = {
+    "random_map": "a function that draws keeps no state, as there is none",
+    "pack": "not part of the library",
+    "drop": "each worker has batches and a last batch of its own",
+}
+
+
+def unclaimed(pipeline: Any, event: Any) -> str:
+    """All that goes on from a state."""
+    if len(event.legs) > 1 or any(leg.reopen for leg in event.legs):
+        return STATE
+    if event.alike:
+        return "WebDataset splits data across nodes at the shard level; equal numbers of batches need resampled=True"
+    if len(pipeline.shards) > 1:
+        return "RandomMix draws a source for each record; equal parts are not claimed"
+    return missing_stage(pipeline, STAGES)
+
+
+def write(records: list[list[list[int]]], folder: Path) -> None:
+    """A tar file for each shard."""
+    for number, file in enumerate(records[0]):
+        write_tar(((f"{record:06}.id", str(record).encode()) for record in file), folder / f"{number:03}.tar")
+
+
+def stream(run: Any) -> Stream:
+    """The pipeline, one stage after the other."""
+    pipeline = run.pipeline
+    os.environ |= {"RANK": str(run.host), "WORLD_SIZE": str(run.leg.hosts)}
+    dataset = webdataset.WebDataset(
+        sorted(map(str, run.folder.glob("*.tar"))),
+        shardshuffle=100 if pipeline.has("shuffle") else False,
+        nodesplitter=webdataset.split_by_node,
+        workersplitter=webdataset.split_by_worker,
+        empty_check=False,
+        seed=1,
+    )
+    dataset = dataset.map(lambda sample: run.touch(int(sample["id"])))
+    if pipeline.has("shuffle") or pipeline.has("window"):
+        dataset = dataset.shuffle(pipeline.number("window", 1000), rng=random.Random(1))
+    for stage, *_ in pipeline.stages:
+        if stage == "map":
+            dataset = dataset.map(lambda number: number + MAPPED)
+        elif stage == "filter":
+            dataset = dataset.select(lambda number: number % 3 > 0)
+        elif stage == "flat_map":
+            dataset = dataset.compose(fan)
+        elif stage == "repeat":
+            dataset = dataset.repeat(nepochs=pipeline.number("repeat"))
+    dataset = dataset.batched(run.leg.batch, collation_fn=list, partial=not run.event.alike)
+    loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=run.leg.workers)
+    return Stream(loader, MAPPED * pipeline.has("map_batch"))
+
+
+def fan(numbers: Any) -> Any:
+    """The stage `flat_map`."""
+    for number in numbers:
+        for copy in range(number % 3):
+            yield number * 10 + copy
+
+
+class Stream:
+    """Batches as lists of numbers."""
+
+    def __init__(self, loader: Any, add: int) -> None:
+        self._batches, self._add = iter(loader), add
+
+    def __next__(self) -> list[int]:
+        return [int(number) + self._add for number in next(self._batches)]
+
+    def state(self) -> None:
+        """Return nothing: there is none."""
+
+
+# Speed, in its own environment
+
+
+def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
+    """Four tar files."""
+    images = workload.name == "mnist"
+    write_tars((record.tobytes() if images else record for record in records), folder)
+
+
+def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+    """The pipeline; a worker has files of its own, so that their records come in turns."""
+    dataset = webdataset.WebDataset(
+        sorted(map(str, folder.glob("*.tar"))),
+        shardshuffle=100 if workload.shuffled else False,
+        workersplitter=webdataset.split_by_worker,
+        seed=1,
+    )
+    if workload.shuffled:
+        dataset = dataset.shuffle(1000)
+    dataset = dataset.map(lambda sample: made(workload, sample["bin"])).batched(workload.batch, collation_fn=collated)
+    return loops(webdataset.WebLoader(dataset, batch_size=None, **kept_workers(workers)), epochs)
+
+
+def collated(samples: list[Any]) -> Any:
+    """A batch without the keys of samples, which `map` adds to a dict."""
+    if isinstance(samples[0], dict):
+        samples = [{name: value for name, value in one.items() if name != "__key__"} for one in samples]
+    return stacked(samples)

@@ -1,0 +1,133 @@
+"""Check that all contenders do the same work: compare the checksums of their first batches, in one common order.
+
+It takes contenders and a workload, and raises an error that names a contender and the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from compare.work import Contender, Work
+from compare.workloads import WrongRecordError
+from measuring import closing
+from numpy.typing import NDArray
+
+BATCHES = 3
+
+
+class DifferentWorkError(Exception):
+    """Two contenders do not do the same work."""
+
+
+class LeafSum(NamedTuple):
+    """One leaf of a batch, in brief; its fields are named as in errors."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    settled: str
+    """Checksum of what random draws cannot change."""
+    exact: str
+    """Checksum of all of it."""
+
+    def difference(self, other: LeafSum, fields: Sequence[str]) -> str | None:
+        """In what it is unlike `other`."""
+        for field in fields:
+            mine, theirs = getattr(self, field), getattr(other, field)
+            if mine != theirs:
+                return f"{CHECKSUMS.get(field, field)} {mine} ≠ {theirs}"
+        return None
+
+
+SHAPE = ("name", "dtype", "shape")
+CHECKSUMS = {"settled": "checksum", "exact": "checksum of the random rows"}
+BatchSum = tuple[LeafSum, ...]
+
+
+def verify(work: Work, contenders: Sequence[Contender]) -> str:
+    """Compare the first batches of all contenders with those of the first one.
+
+    Returns:
+        The common checksum, of what random draws cannot change.
+
+    Raises:
+        DifferentWorkError: a batch differs in structure, dtype, shape or content.
+    """
+    work = dataclasses.replace(work, shared_order=True)
+    sums = [_sums(work, contender) for contender in contenders]
+    for contender, own in zip(contenders[1:], sums[1:]):
+        fields = _comparable(contender, contenders[0], work.workload.random)
+        for number, (batch, expected) in enumerate(zip(own, sums[0])):
+            difference = _difference(batch, expected, fields)
+            if difference is not None:
+                raise DifferentWorkError(
+                    f"{work.workload.name}: batch {number} of {contender.label} is not that of "
+                    f"{contenders[0].label}: {difference}"
+                )
+    return _digest(",".join(leaf.settled for batch in sums[0] for leaf in batch).encode())
+
+
+def _comparable(contender: Contender, first: Contender, random: bool) -> tuple[str, ...]:
+    """The fields in which two contenders must be alike."""
+    if _is_striped(contender):
+        return SHAPE
+    keyed = contender.setting.keyed_draws and first.setting.keyed_draws
+    return (*SHAPE, "settled", "exact") if keyed or not random else (*SHAPE, "settled")
+
+
+def _difference(batch: BatchSum, expected: BatchSum, fields: Sequence[str]) -> str | None:
+    if len(batch) != len(expected):
+        return f"{len(batch)} leaves ≠ {len(expected)} leaves"
+    differences = ((leaf.name, leaf.difference(other, fields)) for leaf, other in zip(batch, expected))
+    return next((f"leaf {name!r}: {told}" for name, told in differences if told is not None), None)
+
+
+def _is_striped(contender: Contender) -> bool:
+    return contender.setting.striped and contender.worker_count > 0
+
+
+def _sums(work: Work, contender: Contender) -> list[BatchSum]:
+    keys: Iterable[NDArray[Any]] = work.key_batches()
+    if _is_striped(contender):
+        keys = _striped(keys, contender.worker_count)
+    with closing(iter(contender.loader(work))) as batches:
+        pairs = itertools.islice(zip(batches, keys), BATCHES)
+        try:
+            return [_sum(batch, work.workload.settled(batch, work.data.read(some.tolist()))) for batch, some in pairs]
+        except WrongRecordError as error:
+            raise DifferentWorkError(f"{work.workload.name}: {contender.label}: {error}") from None
+
+
+def _sum(batch: Any, settled: Any) -> BatchSum:
+    pairs = zip(_leaves(batch), _leaves(settled))
+    return tuple(
+        LeafSum(name, array.dtype.name, array.shape, _digest(other), _digest(array))
+        for (name, array), (_, other) in pairs
+    )
+
+
+def _leaves(batch: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Names and arrays, whatever they are: arrays, tensors, or the bytes of equally long records."""
+    if isinstance(batch, dict):
+        for name in sorted(batch):
+            yield name, np.ascontiguousarray(batch[name])
+    elif isinstance(batch, list):
+        yield "", np.frombuffer(b"".join(batch), np.uint8).reshape(len(batch), -1)
+    else:
+        yield "", np.ascontiguousarray(batch)
+
+
+def _digest(content: bytes | NDArray[Any]) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _striped(keys: Iterable[NDArray[Any]], workers: int) -> Iterator[NDArray[Any]]:
+    """The keys of batches that so many workers make in turns, each of the records that are its own."""
+    batches = iter(keys)
+    while several := list(itertools.islice(batches, workers)):
+        yield from np.concatenate(several).reshape(-1, workers).T

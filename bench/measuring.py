@@ -1,0 +1,194 @@
+"""The measuring loop: the first batch of a fresh stream, a warm-up, then batches against the clock; and turns of contenders.
+
+It takes a loader, and returns a report of the turn. One-time costs (threads, first use of memory, the
+tables of keys) are part of the first batch or the warm-up, for all contenders. Each batch is held
+until the next one has come, as in a training loop. Needs nothing but Python and NumPy, as it runs in the
+environment of each library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from processes import own_processor_seconds
+
+WARM_UP_SECONDS, MOST_WARM_UP_SECONDS = 0.3, 2.0
+MIN_BATCHES, WARM_BATCHES = 2, 32
+"""In the warm-up, which is longer than its least time for the second number: enough to have touched all memory that a loader
+alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take 0.2 s the first time."""
+
+KEPT_BYTES = 31 << 20
+
+Samples = dict[str, list[float]]
+"""Measured values of contenders, by their names."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The figures of one turn.
+
+    Attributes:
+        records: delivered in the measured time.
+        first_batch_seconds: from `iter()` until the first batch was there.
+        cpu_seconds: of this process, all threads, and of its children, in the measured time.
+        waits: `float64[batches]`, seconds spent in each `next()` in the measured time.
+    """
+
+    records: int
+    first_batch_seconds: float
+    cpu_seconds: float
+    waits: NDArray[np.float64]
+
+    @property
+    def seconds(self) -> float:
+        """The measured time."""
+        return float(self.waits.sum())
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+
+def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
+    """Measure a loader whose stream does not end, and whose batches are all as large."""
+    gc.collect()
+    started = time.perf_counter()
+    with closing(iter(loader)) as batches:
+        return measure(batches, seconds, lambda batch: batch_size, own_processor_seconds, started)
+
+
+def measure(
+    batches: Iterator[Any],
+    seconds: float,
+    count: Callable[[Any], int],
+    processor: Callable[[], float],
+    started: float,
+) -> Turn:
+    """Measure a fresh stream.
+
+    Args:
+        batches: the stream.
+        seconds: the measured time.
+        count: returns the number of records in a batch; called for each batch, from the first on.
+        processor: returns seconds of the processor so far; called at the beginning and at the end of the measured time.
+        started: when the stream was made.
+    """
+    count(next(batches))
+    first_batch_seconds = time.perf_counter() - started
+    _warm_up(batches, count, min(seconds, WARM_UP_SECONDS), min(seconds, MOST_WARM_UP_SECONDS))
+    before = processor()
+    times, records = _clock_batches(batches, count, seconds)
+    return Turn(records, first_batch_seconds, processor() - before, np.diff(times))
+
+
+def _warm_up(batches: Iterator[Any], count: Callable[[Any], int], least: float, most: float) -> None:
+    """Take batches for `least` seconds, or until there were enough, but not for longer than `most`."""
+    started, number, batch = time.perf_counter(), 0, None
+    while time.perf_counter() - started < (least if number >= WARM_BATCHES else most) or number < MIN_BATCHES:
+        batch = next(batches)
+        count(batch)
+        number += 1
+    del batch
+
+
+def _clock_batches(batches: Iterator[Any], count: Callable[[Any], int], seconds: float) -> tuple[list[float], int]:
+    """Take batches for `seconds`; the times before the first and after each, and the number of records."""
+    clock, batch, records = time.perf_counter, None, 0
+    now = clock()
+    times, end = [now], now + seconds
+    while now < end:
+        batch = next(batches)
+        records += count(batch)
+        now = clock()
+        times.append(now)
+    del batch
+    return times, records
+
+
+def turns(rounds: int, contenders: dict[str, Callable[[], Any]]) -> Samples:
+    """The samples of each contender, which returns one or a list, one turn in each round; who begins changes."""
+    samples: Samples = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name in in_turn(list(contenders), number):
+            gc.collect()
+            sample = contenders[name]()
+            samples[name] += sample if isinstance(sample, list) else [sample]
+    return samples
+
+
+def in_turn(contenders: list[Any], number: int) -> list[Any]:
+    """The contenders in the order of a round; every round begins with another one."""
+    start = number % len(contenders)
+    return contenders[start:] + contenders[:start]
+
+
+def medians(rounds: int, contenders: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """The median sample of each contender."""
+    return {name: median(samples) for name, samples in turns(rounds, contenders).items()}
+
+
+def cpu_of_each(act: Callable[[Any], object], items: Iterable[Any]) -> float:
+    """Seconds of the processor, user and system, that one item takes, in all threads of this process."""
+    began, number = time.process_time(), 0
+    for item in items:
+        act(item)
+        number += 1
+    return (time.process_time() - began) / number
+
+
+def settle_allocator() -> None:
+    """Have the C library keep freed pieces of memory of up to 31 MiB, in this process and in those that it starts.
+
+    glibc gets pieces above a threshold from the system and gives them back when they are freed, so that each costs its
+    first touch again. It raises the threshold, from 128 KiB to at most 32 MiB, to the size of a piece that was freed:
+    whoever comes later finds another one. Without this, the same loop over the same images (with temporaries of 600 KB)
+    was five times slower, or was not, depending on what had run before.
+    """
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))
+    np.empty(KEPT_BYTES, np.uint8)
+
+
+def keep_bytecode() -> None:
+    """Have this process and those that it starts write the bytecode of what they import, and find it the next time.
+
+    With PYTHONDONTWRITEBYTECODE set, as in many containers, and packages that were not compiled when they were installed, each
+    new process compiles all that it imports: NumPy alone takes 0.3 s then, in place of 0.1.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+
+
+@contextlib.contextmanager
+def frozen() -> Iterator[None]:
+    """Keep what is there already out of the garbage collector's sight, so that the turns pay for their own objects."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextlib.contextmanager
+def closing(iterator: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """Close an iterator if it knows how, and drop what is left of it."""
+    try:
+        yield iterator
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+        del iterator, close
+        gc.collect()

@@ -1,0 +1,122 @@
+"""Draw the pictures of the comparisons from their results: docs/performance.png, docs/league.png, docs/league-speed.png."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from libraries import LIBRARIES
+from loaders.workloads import WORKLOADS
+from matplotlib import pyplot as plt
+from matplotlib.patches import Patch
+from resuming.cases import EVENTS, PIPELINES
+
+mpl.use("Agg")
+
+SHOWN = {
+    "headrace": "#3f7af0",
+    "bare": "#9aa3ad",
+    "torch_stack": "#d9822b",
+    "grain_inline": "#c2410c",
+    "grain": "#a8563f",
+}
+INK = "#7b8087"
+"""Of all words and lines. The picture has no background, so that it reads on light and on dark pages."""
+
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+
+
+SHADES = {
+    **dict.fromkeys(["ok"], "#2f8f5b"),
+    **dict.fromkeys(["restart"], "#8fc7a4"),
+    **dict.fromkeys(["refused"], "#e8d48a"),
+    **dict.fromkeys(["order"], "#eda75c"),
+    **dict.fromkeys(["doubled", "lost", "uneven", "hang", "error"], "#c94f4f"),
+    **dict.fromkeys(["grey", ""], "#dcdcdc"),
+}
+"""The colours of verdicts; from the best to the worst, but for grey."""
+
+TITLES = {
+    "ok": "ok",
+    "restart": "ok after a restart",
+    "refused": "refused",
+    "order": "another order",
+    "lost": "lost, doubled, uneven, hang, error",
+    "grey": "not claimed, or not played",
+}
+"""The legend of their colours."""
+
+
+def draw_compare(results: dict[str, Any], file: Path) -> None:
+    """Rates relative to the limit loop: one group of bars for each workload, on a logarithmic axis."""
+    with mpl.rc_context(dict.fromkeys(_INKED, INK)):
+        workloads = results["workloads"]
+        workloads = [one for one in workloads if any(each["name"] == "limit" for each in one["contenders"])]
+        figure, axes = plt.subplots(figsize=(11, 4.2), constrained_layout=True)
+        width = 0.8 / len(SHOWN)
+        for place, (name, colour) in enumerate(SHOWN.items()):
+            for group, workload in enumerate(workloads):
+                found = [one for one in workload["contenders"] if one["name"] == name]
+                if found:
+                    bar = axes.bar(group + place * width, found[0]["to_limit"], width, color=colour)
+                    axes.bar_label(bar, [f"{found[0]['to_limit']:.2g}"], fontsize=7)
+                    if group == 0:
+                        bar.set_label(found[0]["label"])
+        axes.axhline(1, color=INK, linewidth=0.8)
+        axes.set_yscale("log")
+        axes.set_ylabel("records/s ÷ limit loop's")
+        axes.set_xticks([group + 0.32 for group in range(len(workloads))], [one["workload"] for one in workloads])
+        axes.legend(ncols=len(SHOWN), frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(file, dpi=100, transparent=True)
+        plt.close(figure)
+
+
+def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> None:
+    """A square for each cell."""
+    shown = [
+        one.name
+        for one in PIPELINES
+        if any(f"{one.name}:{EVENTS[1].name}" in results[name]["cells"] for name in played)
+    ]
+    figure, axes = plt.subplots(1, len(played), figsize=(1.5 + 1.35 * len(played), 3.6), sharey=True)
+    for place, (axis, name) in enumerate(zip(axes, played)):
+        for y, event in enumerate(EVENTS):
+            for x, pipeline in enumerate(shown):
+                word = results[name]["cells"].get(f"{pipeline}:{event.name}", [""])[0]
+                axis.add_patch(plt.Rectangle((x, y), 0.9, 0.9, color=SHADES[word]))
+        axis.set(xlim=(0, len(shown)), ylim=(len(EVENTS), 0), title="")
+        axis.set_title(LIBRARIES[name].title.replace(", ", ",\n"), fontsize=7)
+        axis.set_xticks([x + 0.45 for x in range(len(shown))], shown, rotation=90, fontsize=6)
+        if not place:
+            axis.set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
+        axis.tick_params(length=0)
+        for side in axis.spines.values():
+            side.set_visible(False)
+    marks = [Patch(color=SHADES[word], label=title) for word, title in TITLES.items()]
+    figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def draw_speed(results: dict[str, Any], played: list[str], file: Path) -> None:
+    """A bar for each figure, as long as its part of the workload's best one."""
+    figure, axes = plt.subplots(1, len(WORKLOADS), figsize=(1.6 + 1.5 * len(WORKLOADS), 2.9), sharey=True)
+    for place, (axis, workload) in enumerate(zip(axes, WORKLOADS)):
+        cells = [results[name]["speed"].get(workload.name, {}) for name in played]
+        rates = [0 if cell.get("wrong") else cell.get("rate", 0) for cell in cells]
+        axis.barh(range(len(played)), rates, color=["#2f8f5b" if name == "headrace" else "#8a97a6" for name in played])
+        for y, rate in enumerate(rates):
+            axis.text(rate, y, f" {rate:,.0f}" if rate else " –", va="center", fontsize=6)
+        axis.set(xlim=(0, 1.6 * max([*rates, 1])), ylim=(len(played) - 0.5, -0.5), xticks=[])
+        axis.set_title(f"{workload.name}\n{workload.unit}", fontsize=7)
+        if not place:
+            axis.set_yticks(range(len(played)), [LIBRARIES[name].title for name in played], fontsize=7)
+        axis.tick_params(length=0)
+        for side in axis.spines.values():
+            side.set_visible(False)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+    plt.close(figure)

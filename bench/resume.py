@@ -1,0 +1,117 @@
+"""Check whether loaders resume exactly after several events. Needs nothing but Python.
+
+    python3 bench/resume.py --loaders headrace grain
+
+Prints a verdict for each cell, i.e. a loader, a pipeline and an event, and stores it as JSON with
+`--results`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from libraries import LIBRARIES, python_of
+from machine import facts
+from resuming.cases import EVENTS, PIPELINES, Event, Pipeline
+from resuming.oracle import Page, Verdict, judge
+from resuming.play import SECONDS, play_all
+
+
+def main() -> int:
+    """Plays the cells and prints them."""
+    if sys.argv[1:2] == ["--play"]:  # in the loader's own environment
+        play_all(sys.argv[2], sys.argv[3:])
+        return 0
+    options = _arguments()
+    with ThreadPoolExecutor(options.at_once) as pool:
+        played = {pool.submit(_loader, name, options): name for name in options.loaders}
+        for future in as_completed(played):
+            found = {played[future]: future.result()}
+            if options.results:
+                _keep(options.results, found)
+    return 0
+
+
+def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Play the cells of a loader; their verdicts, with the facts of the machine."""
+    library = LIBRARIES[name]
+    noted = facts() | {"time limit of a part": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
+    found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": library.stateless, "facts": noted}
+    began = time.monotonic()
+    python = None if library.stateless else python_of(library)
+    if python is None:
+        found["missing"] = library.stateless or f"not installed: python3 bench/environments.py {name}"
+        print(f"{name}: {found['missing']}", flush=True)
+    else:
+        for cell, verdict in play(library.adapter, python, options.pipelines, options.events, found["versions"]):
+            found["cells"][cell] = [verdict.word, verdict.detail]
+            _show(name, cell, verdict)
+    return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def play(
+    adapter: str, python: str, pipelines: list[Pipeline], events: list[Event], versions: dict[str, str]
+) -> Iterator[tuple[str, Verdict]]:
+    """The cells of a loader, each with its verdict, in one process of its environment."""
+    cells = {f"{one.name}:{event.name}": (one, event) for one in pipelines for event in events}
+    command = [python, __file__, "--play", adapter, *cells]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for text in process.stdout or ():
+            line = json.loads(text)
+            versions.update(line.get("versions", {}))
+            if "cell" in line:
+                yield line["cell"], _verdict(line, *cells.pop(line["cell"]))
+    for cell in cells:
+        yield cell, Verdict("error", "the process that plays the cells ended")
+
+
+def _verdict(line: dict[str, Any], pipeline: Pipeline, event: Event) -> Verdict:
+    if "unclaimed" in line:
+        return Verdict("grey", line["unclaimed"])
+    ledger, reference = ([[Page(**page) for page in leg] for leg in line[what]] for what in ("ledger", "reference"))
+    return judge(pipeline.with_records(event.more), event, ledger, reference)
+
+
+def _show(name: str, cell: str, verdict: Verdict) -> None:
+    print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
+    if verdict.word not in ("ok", "grey", "restart"):
+        pipeline, _, event = cell.partition(":")
+        print(f"             again: python3 bench/resume.py --loaders {name} --pipelines {pipeline} --events {event}")
+
+
+def _keep(path: Path, results: dict[str, Any]) -> None:
+    """Adds to what the file has of other loaders and cells."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for name, found in results.items():
+        cells = kept.get(name, {}).get("cells", {}) | found["cells"]
+        kept[name] = found | {"cells": cells}
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
+    parser.add_argument("--size", choices=["small", "full"], default="small", help="which pipelines, if none is named")
+    parser.add_argument("--pipelines", nargs="+", choices=[one.name for one in PIPELINES])
+    parser.add_argument(
+        "--events", nargs="+", choices=[one.name for one in EVENTS], default=[one.name for one in EVENTS]
+    )
+    parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
+    parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to")
+    options = parser.parse_args()
+    wanted = options.pipelines or [one.name for one in PIPELINES if one.small or options.size == "full"]
+    options.pipelines = [one for one in PIPELINES if one.name in wanted]
+    options.events = [one for one in EVENTS if one.name in options.events]
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Judge a pipeline: compare what must come out, by arithmetic, with what came out.
+
+It takes a pipeline and an event as data, and two ledgers (lists of what came out), and returns a
+verdict. It does not depend on a loader.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from resuming.cases import DRAW, MAPPED, Event, Pipeline
+
+
+@dataclass
+class Page:
+    """The elements that one host got in one leg, and how it ended.
+
+    Attributes:
+        steps: the elements of each batch, after which a state was saved.
+        end: `end` of the stream, `stop` as asked for, `error`, `killed`, `no worker` that could be killed, or `hang`: longer
+            than the limit.
+        opened: whether the loader was made and took the state that it was given.
+        message: of the error.
+    """
+
+    steps: list[list[int]] = field(default_factory=list)
+    end: str = "killed"
+    opened: bool = False
+    message: str = ""
+
+
+Ledger = list[list[Page]]
+"""For each leg that ran, a page for each host."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict.
+
+    Attributes:
+        word: `ok`, `restart` (right, once the program is run again), `refused` (an error before the first batch, and nothing
+            lost), `order`, `doubled`, `lost`, `uneven`, `hang`, `error`, or `grey`: not claimed.
+        detail: for people.
+    """
+
+    word: str
+    detail: str = ""
+
+
+def expected(pipeline: Pipeline) -> Counter[int]:
+    """Each element that must come, and how often."""
+    numbers = [number for source in pipeline.records() for file in source for number in file]
+    found: Iterable[int] = numbers * pipeline.number("repeat", 1)
+    for stage, *_ in pipeline.stages:
+        if stage in ("map", "map_batch"):
+            found = [number + MAPPED for number in found]
+        elif stage == "filter":
+            found = [number for number in found if number % 3]
+        elif stage == "flat_map":
+            found = [number * 10 + copy for number in found for copy in range(number % 3)]
+        elif stage == "document":
+            found = [number + 1 for number in found for _ in range(1 + number % 7)]
+    return Counter(found)
+
+
+def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -> Verdict:
+    """The worst that was found.
+
+    Args:
+        pipeline: as it was when the event's first leg began.
+        event: what happened.
+        ledger: what came.
+        reference: what came of the same loader when nothing happened.
+    """
+    if any(page.end != "end" for leg in reference for page in leg):
+        return Verdict("error", f"without the event: {reference[0][0].end}: {reference[0][0].message}")
+    stopped = _stopped(event, ledger)
+    if stopped is not None:
+        return stopped
+    last = ledger[-1]
+    if event.epoch and Counter(_elements(ledger[-1:]) * pipeline.number("repeat", 1)) == Counter(_elements(reference)):
+        ledger = ledger[:-1]
+    if event.alike and len({len(page.steps) for page in last}) > 1:
+        counts = " and ".join(str(len(page.steps)) for page in last)
+        return Verdict("uneven", f"hosts made {counts} batches: a step in which all take part would wait for ever")
+    came = _elements(ledger)
+    wrong = _counted(pipeline, event, came, _elements(reference))
+    if wrong is not None:
+        return wrong
+    pairs = enumerate(zip(came, _elements(reference)))
+    if (
+        event.ordered
+        and not _grown(event)
+        and (other := next((pair for pair in pairs if pair[1][0] != pair[1][1]), None))
+    ):
+        place, (one, two) = other
+        return Verdict("order", f"element {place} is {one}, without the event it is {two}")
+    restarted = next((page.message for leg in ledger[:-1] for page in leg if page.end == "error"), None)
+    return Verdict("ok") if restarted is None else Verdict("restart", restarted)
+
+
+def _stopped(event: Event, ledger: Ledger) -> Verdict | None:
+    """A leg that did not end as it should."""
+    for number, leg in enumerate(ledger):
+        for host, page in enumerate(leg):
+            where = f"leg {number + 1}, host {host}, after {len(page.steps)} batches: {page.message}"
+            if page.end == "no worker":
+                return Verdict("grey", "no worker process of its own has read a record: there is none to kill")
+            if page.end == "hang":
+                return Verdict("hang", where)
+            if page.end == "error" and not page.opened and number:
+                return Verdict("refused", page.message)
+            if page.end == "error" and not (event.errors and number < len(event.legs) - 1):
+                return Verdict("error", where)
+    return None
+
+
+def _counted(pipeline: Pipeline, event: Event, came: list[int], reference: list[int]) -> Verdict | None:
+    """Elements that are missing, or come too often."""
+    batch = max(leg.batch for leg in event.legs)
+    hosts = max(leg.hosts for leg in event.legs)
+    spare = (batch * hosts - 1) if pipeline.has("drop") or event.alike else 0
+    seen, must = Counter(number % DRAW for number in came), expected(pipeline)
+    most = expected(pipeline.with_records(max(leg.more for leg in event.legs)))
+    if len(pipeline.shards) > 1:  # loaders end a mix in their own ways: with the first source, or with the last
+        must &= Counter(number % DRAW for number in reference)
+    if pipeline.has("pack"):
+        spare *= pipeline.number("pack")
+    doubled, lost = seen - most, must - seen
+    missing = _listed(lost, "missing") if lost.total() > spare else ""
+    if doubled:
+        return Verdict("doubled", "; ".join(filter(None, [_listed(doubled, "too often"), missing])))
+    return Verdict("lost", missing) if missing else None
+
+
+def _listed(found: Counter[int], what: str) -> str:
+    return f"{found.total()} elements {what}: {', '.join(map(str, sorted(found)[:8]))}{' …' if len(found) > 8 else ''}"
+
+
+def _grown(event: Event) -> bool:
+    return any(leg.more for leg in event.legs)
+
+
+def _elements(ledger: Ledger) -> list[int]:
+    return [element for leg in ledger for page in leg for step in page.steps for element in step]

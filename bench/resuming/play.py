@@ -1,0 +1,226 @@
+"""Run cells of the comparison of resuming in a loader's own environment.
+
+    python resume.py --play ADAPTER PIPELINE:EVENT …
+
+Prints a line of JSON for each cell, with two ledgers (lists of what came out): with the event, and
+without it. Needs only Python and what the adapter imports. Each leg of a run, and each host, is a
+process of its own, with a time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import os
+import pickle
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from libraries import adapter_of
+from resuming.cases import EVENTS, PIPELINES, Event, Leg, Pipeline
+from resuming.oracle import Ledger, Page
+from resuming.program import Run, Touch
+
+SECONDS = float(os.environ.get("BENCH_SECONDS", "40"))
+"""The longest that a leg may take; a hang is what takes longer."""
+
+
+_REFERENCES: dict[Any, Ledger] = {}
+
+
+def play(adapter: Any, pipeline: Pipeline, event: Event) -> dict[str, Any]:
+    """Both ledgers of a cell."""
+    pipeline = pipeline.with_records(event.more)
+    first = event.legs[0]
+    plain = Leg(workers=first.workers, hosts=first.hosts if event.alike else 1)
+    quiet = Event(event.name if event.reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
+    key = (adapter.__name__, pipeline, quiet)
+    if key not in _REFERENCES:
+        _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
+    reference = _REFERENCES[key]
+    ledger = _ledger(adapter, pipeline, event, len(reference[0][0].steps))
+    return {"ledger": [[dataclasses.asdict(page) for page in leg] for leg in ledger]} | {
+        "reference": [[dataclasses.asdict(page) for page in leg] for leg in reference]
+    }
+
+
+def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledger:
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        legs: Ledger = []
+        written = -1
+        states: list[Path] = []
+        for number, leg in enumerate(event.legs):
+            if leg.spare and legs[-1][0].end == "end":
+                break
+            if leg.stop == -1:
+                leg = dataclasses.replace(leg, stop=length)
+            if leg.more != written:
+                shutil.rmtree(folder / "data", ignore_errors=True)
+                (folder / "data").mkdir()
+                _write(adapter, pipeline.with_records(leg.more), folder / "data")
+                written = leg.more
+            legs.append(_leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states))
+            now = [_last_state(folder / str(number), host) for host in range(leg.hosts)]
+            if any(page.end == "hang" for page in legs[-1]):
+                break
+            states = [state for state in now if state is not None] or states
+        return legs
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leg(
+    adapter: Any, pipeline: Pipeline, event: Event, leg: Leg, folder: Path, data: Path, states: list[Path]
+) -> list[Page]:
+    """All hosts of a leg, at the same time."""
+    folder.mkdir()
+    shutil.rmtree(folder.parent / "pids", ignore_errors=True)
+    (folder.parent / "pids").mkdir()
+    middle = pipeline.records()[0][-1]
+    fails = middle[len(middle) // 2 + 1] if leg.fail else -1
+    (folder.parent / "leg.json").write_text(
+        json.dumps({"fails": fails, "noise": leg.noise, "slow": 0.003 if leg.kill else 0})
+    )
+    touch = Touch(str(folder.parent))
+    loaded = [pickle.loads(path.read_bytes()) for path in states] or None
+    runs = [Run(pipeline, data, leg, host, touch, loaded, event) for host in range(leg.hosts)]
+    in_time = _in_children([lambda run=run: _host(adapter, run, folder) for run in runs])
+    pages = [_page(folder, host) for host in range(leg.hosts)]
+    return [page if done else dataclasses.replace(page, end="hang") for page, done in zip(pages, in_time)]
+
+
+def _host(adapter: Any, run: Run, folder: Path) -> None:
+    """One host: writes each batch down, after its state."""
+    with (folder / f"{run.host}.jsonl").open("w", buffering=1) as lines:
+
+        def write(**line: Any) -> None:
+            lines.write(json.dumps(line) + "\n")
+
+        stream = None
+        try:
+            stream = adapter.stream(run)
+            opened, step = False, 0
+            while run.leg.stop is None or step < run.leg.stop:
+                batch = next(stream, None)
+                if not opened:
+                    write(opened=True)
+                    opened = True
+                if batch is None:
+                    write(end="end")
+                    break
+                step += 1
+                state = stream.state()
+                (folder / f"{run.host}-{step}.state").write_bytes(pickle.dumps(state))
+                write(step=[int(number) for number in batch])
+                if step == 3 and run.leg.kill and not _kill(run, folder, stream):
+                    write(end="no worker")
+                    break
+                if run.leg.reopen:
+                    _close(stream)
+                    stream = adapter.stream(dataclasses.replace(run, states=[pickle.loads(pickle.dumps(state))]))
+            else:
+                write(end="stop")
+        except Exception as error:
+            where = "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
+            write(end="error", message=_short(f"{type(error).__name__}: {error}{where}"))
+        _close(stream)
+
+
+def _short(message: str) -> str:
+    """The head and the tail of a message that may hold the trace of a worker."""
+    return message if len(message) < 400 else f"{message[:100]} … {message[-300:]}"
+
+
+def _close(stream: Any) -> None:
+    with contextlib.suppress(Exception):
+        getattr(stream, "close", lambda: None)()
+
+
+def _kill(run: Run, folder: Path, stream: Any) -> bool:
+    """Kills the program, or a worker; whether there was one."""
+    if run.leg.kill == "program":
+        next(stream, None)  # a batch for which no state is saved
+        os.kill(os.getpid(), signal.SIGKILL)
+    workers = [int(path.name) for path in (folder.parent / "pids").iterdir() if int(path.name) != os.getpid()]
+    for worker in workers[:1]:
+        os.kill(worker, signal.SIGKILL)
+    return bool(workers)
+
+
+def _page(folder: Path, host: int) -> Page:
+    page, file = Page(), folder / f"{host}.jsonl"
+    for text in file.read_text().splitlines() if file.exists() else ():
+        line = json.loads(text)
+        page.opened = page.opened or "opened" in line
+        if "step" in line:
+            page.steps.append(line["step"])
+        page.end, page.message = line.get("end", page.end), line.get("message", page.message)
+    return page
+
+
+def _last_state(folder: Path, host: int) -> Path | None:
+    """The state after the last batch that is written down."""
+    count = len(_page(folder, host).steps)
+    return folder / f"{host}-{count}.state" if count else None
+
+
+def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
+    def work() -> None:
+        adapter.write(pipeline.records(), folder)
+        (folder / "written").touch()
+
+    _in_children([work])
+    if not (folder / "written").exists():
+        raise RuntimeError(f"{adapter.__name__} has not written its files; BENCH_ERRORS=FILE keeps its errors")
+
+
+def _in_children(works: list[Any]) -> list[bool]:
+    """Each in a process group of its own, which is killed when the time is over or the work done; whether it was in time."""
+    children, in_time = [], []
+    for work in works:
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            with open(os.devnull) as nothing, open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors:
+                os.dup2(nothing.fileno(), 0)
+                os.dup2(errors.fileno(), 1)
+                os.dup2(errors.fileno(), 2)
+            try:
+                work()
+            except BaseException:
+                traceback.print_exc()
+            os._exit(0)
+        children.append(child)
+    until = time.monotonic() + SECONDS
+    for child in children:
+        while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        in_time.append(os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return in_time
+
+
+def play_all(name: str, cells: list[str]) -> None:
+    """Play the cells of an adapter."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for workers
+    adapter = adapter_of(name)
+    pipelines, events = ({one.name: one for one in all_} for all_ in (PIPELINES, EVENTS))
+    versions = {package: importlib.metadata.version(package) for package in adapter.PACKAGES}
+    print(json.dumps({"versions": versions | {"Python": platform.python_version()}}), flush=True)
+    for cell in cells:
+        pipeline, event = (all_[one] for all_, one in zip((pipelines, events), cell.split(":")))
+        sentence = adapter.unclaimed(pipeline, event)
+        found = {"unclaimed": sentence} if sentence else play(adapter, pipeline, event)
+        print(json.dumps({"cell": cell} | found), flush=True)

@@ -1,0 +1,46 @@
+"""Measure speed.
+
+    python bench/speed.py compare              headrace, Grain, PyTorch and plain loops, on the same data in one process
+    python bench/speed.py loaders              every library of the roster, each in an environment of its own
+    python bench/speed.py released             the ratios of `compare` beside those of the last release
+    python bench/speed.py MEASUREMENT          one of those in `measurements/`
+
+`python bench/speed.py COMMAND --help` says what a command measures, and its options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMANDS = {
+    "compare": "compare.run",
+    "loaders": "loaders.run",
+    "released": "compare.released",
+    "cell": "loaders.cell",  # by which `loaders` measures one library, in its own environment
+    **{
+        path.stem: f"measurements.{path.parent.name}.{path.stem}"
+        for path in sorted(Path(__file__).parent.glob("measurements/*/*.py"))
+    },
+}
+"""Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the exit status or None."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] not in COMMANDS:
+        print(__doc__, f"Measurements: {', '.join(path for path, at in COMMANDS.items() if at[0] == 'm')}", sep="\n")
+        return 0 if given in ([], ["--help"], ["-h"]) else 2
+    module = importlib.import_module(COMMANDS[given[0]])
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=f"speed.py {given[0]}", description=module.__doc__, formatter_class=style)
+    module.arguments(parser)
+    return module.main(parser.parse_args(given[1:])) or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

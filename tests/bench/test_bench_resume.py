@@ -1,0 +1,95 @@
+"""`bench/resume.py` finds each fault of a loader, and none where there is none; our own column is right."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from resuming.cases import EVENTS, PIPELINES
+from resuming.oracle import Page, judge
+
+ROOT = Path(__file__).parent.parent.parent
+PIPELINE = {one.name: one for one in PIPELINES}
+EVENT = {one.name: one for one in EVENTS}
+
+
+def verdicts(adapter, *cells, fault="", seconds=40):
+    """A verdict for each cell, as `resume.py` gives them."""
+    paths = {"PYTHONPATH": str(Path(__file__).parent / "planted")}
+    environment = os.environ | paths | {"BENCH_FAULT": fault, "BENCH_SECONDS": str(seconds)}
+    command = [sys.executable, str(ROOT / "bench/resume.py"), "--play", adapter, *cells]
+    text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    found = {}
+    for line in map(json.loads, text.splitlines()):
+        if "unclaimed" in line:
+            found[line["cell"]] = "grey"
+        elif "cell" in line:
+            pipeline, event = line["cell"].split(":")
+            both = ([[Page(**page) for page in leg] for leg in line[what]] for what in ("ledger", "reference"))
+            pipeline, event = PIPELINE[pipeline], EVENT[event]
+            found[line["cell"]] = judge(pipeline.with_records(event.more), event, *both).word
+    return found
+
+
+FAULTS = {
+    "drops the last batch": ("plain:middle", "lost"),
+    "forgets a shard": ("shuffle:each_step", "lost"),
+    "skips one after resume": ("plain:middle", "lost"),
+    "doubles one after resume": ("shuffle:batch_size", "doubled"),
+    "state is a batch late": ("plain:kill_program", "doubled"),
+    "both hosts read the same": ("plain:unequal_hosts", "doubled"),
+    "swaps two after resume": ("map:end", "ok"),  # nothing is left to swap
+    "swaps two after resume ": ("map:middle", "order"),
+    "another shuffle each time": ("shuffle:timing", "doubled"),  # and as many are lost
+    "hangs when resumed": ("plain:middle", "hang"),
+    "a host has more": ("plain:unequal_hosts", "uneven"),
+    "refuses states": ("plain:middle", "refused"),
+    "swallows errors": ("plain:failing_record", "lost"),
+    "claims nothing": ("plain:middle", "grey"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.one_in(6)
+def test_a_planted_fault_is_found(fault):
+    """By the cell that is about it."""
+    cell, word = FAULTS[fault]
+    assert verdicts("faulty_resume", cell, fault=fault.strip(), seconds=2 if word == "hang" else 40) == {cell: word}
+
+
+def test_a_right_loader_is_right():
+    """In each event but the death of a worker, as it has none; records that were added are no fault."""
+    events = [event for event in EVENT if event not in ("kill_worker", "hosts", "data_grow")]
+    found = verdicts("faulty_resume", *(f"shuffle:{event}" for event in events))
+    assert set(found.values()) == {"ok", "restart"}
+    assert [cell for cell, word in found.items() if word == "restart"] == ["shuffle:failing_record"]
+
+
+def test_a_worker_death_is_judged_where_there_are_workers():
+    """A loader without workers is grey there, and no pass."""
+    assert verdicts("faulty_resume", "plain:kill_worker") == {"plain:kill_worker": "grey"}
+
+
+@pytest.mark.long
+def test_our_own_column():
+    """Two cells that need processes; all of them with --long."""
+    assert verdicts("headrace", "epochs_filter:workers", "mix:kill_program") == {
+        "epochs_filter:workers": "ok",
+        "mix:kill_program": "ok",
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pipeline", PIPELINE)
+def test_our_whole_column(pipeline):
+    """Nothing is lost, doubled or out of order; hosts of unequal data need a feeder on devices where a filter comes first."""
+    found = verdicts("headrace", *(f"{pipeline}:{event}" for event in EVENT))
+    assert set(found.values()) <= {"ok", "restart", "refused", "uneven"}
+    assert [cell for cell, word in found.items() if word == "refused"] == [f"{pipeline}:data_grow"]
+
+
+def test_cells_have_names_of_their_own():
+    """20 pipelines and 12 events."""
+    assert (len(PIPELINE), len(EVENT)) == (20, 12)
