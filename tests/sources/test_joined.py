@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.pipelines import tries
-from support.source_conformance import SourceConformance, assert_same
+from support.source_conformance import SourceConformance
 
-import headrace
 from headrace import JoinedByKey, JsonLinesDataSource, MapDataset, ParquetDataSource
 from headrace.errors import SourceError
 from headrace.sources.joined import digests
@@ -108,27 +107,6 @@ def test_a_join_of_chains_has_maps_shuffles_and_filters_of_both():
     dropped = MapDataset.range(4).map(lambda key: {"id": key}).filter(lambda each: each["id"] != 1)
     left = dropped.join([{"id": 0, "y": "zero"}, {"id": 1, "y": "one"}], on="id", how="left")
     assert [left[key] for key in range(4)] == [{"id": 0, "y": "zero"}, None, {"id": 2, "y": None}, {"id": 3, "y": None}]
-
-
-def test_a_joined_stream_is_the_same_with_workers_and_resumes():
-    """Shuffled, batched, with two workers, from a state."""
-    images = {"id": np.arange(50) * 7 % 50, "image": np.arange(100).reshape(50, 2)}
-    labels = {"id": np.arange(40), "label": np.arange(40) ** 2}
-    loader = headrace.load(JoinedByKey(images, labels, on="id"), shuffle=True, seed=2, num_epochs=2, batch_size=4)
-    expected = list(loader)
-    assert len(expected) == 20
-    with iter(
-        headrace.load(JoinedByKey(images, labels, on="id"), shuffle=True, seed=2, num_epochs=2, batch_size=4)
-    ) as first:
-        for _ in range(7):
-            next(first)
-        state = first.get_state()
-    other = headrace.load(
-        JoinedByKey(images, labels, on="id"), shuffle=True, seed=2, num_epochs=2, batch_size=4, worker_count=2
-    )
-    with iter(other) as iterator:
-        iterator.set_state(state)
-        assert_same(list(iterator), expected[7:])
 
 
 def test_digests_of_files_are_stored_and_made_again_if_a_file_changes(tmp_path, monkeypatch):

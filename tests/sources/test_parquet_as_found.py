@@ -11,7 +11,6 @@ import pytest
 from pyarrow import fs
 from support.source_conformance import SourceConformance, assert_same
 
-import headrace
 from headrace.errors import LengthsError, SourceError
 from headrace.sources import ParquetDataSource, fingerprint_of
 
@@ -350,17 +349,3 @@ def test_the_fingerprint_depends_on_the_schema(tmp_path):
     assert len({plain_one["files"], *prints}) == 4
     noted = pa.schema({"x": pa.int64()}, metadata={"a": "b"})
     assert fingerprint_of(ParquetDataSource(tmp_path, schema=noted))["files"] == prints[1]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_shuffled_batches_by_workers_have_all_records(tmp_path, workers):
-    """Of unified files in folders that name a field, under a schema."""
-    for number in range(3):
-        kind = (pa.int32(), pa.int64(), pa.null())[number]
-        columns = {"key": np.arange(10) + 10 * number, "x": pa.array([None if number == 2 else 7] * 10, kind)}
-        written(tmp_path / f"part={number}" / "a.parquet", columns)
-    schema = pa.schema({"key": pa.int64(), "part": pa.int64()})
-    source = ParquetDataSource(tmp_path, schema=schema)
-    with iter(headrace.load(source, shuffle=True, seed=3, num_epochs=1, batch_size=5, worker_count=workers)) as batches:
-        found = [(key, part) for batch in batches for key, part in zip(batch["key"].tolist(), batch["part"].tolist())]
-    assert sorted(found) == [(key, key // 10) for key in range(30)]

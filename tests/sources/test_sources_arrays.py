@@ -13,7 +13,6 @@ import pytest
 import zarr
 from support.source_conformance import SourceConformance, exit_code
 
-import headrace
 from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource, ZarrSource
 from headrace.errors import LengthsError, SourceError, SourceNotFoundError
 from headrace.sources import as_source
@@ -191,14 +190,6 @@ def test_a_shuffle_of_blocks_reads_each_chunk_once(hdf5, counted):
     loader = DataLoader(data_source=HDF5Source(hdf5, "x"), sampler=sampler, operations=[Batch(10)])
     assert sorted(np.concatenate(list(loader)).tolist()) == list(range(100))
     assert len(counted) == 10
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_any_worker_count_gives_the_same_stream(hdf5, workers):
-    """Any worker count gives the same stream."""
-    loader = headrace.load(HDF5Source(hdf5, "x"), seed=1, batch_size=7, num_epochs=1, worker_count=workers)
-    expected = headrace.load(np.arange(100), seed=1, batch_size=7, num_epochs=1)
-    assert [batch.tolist() for batch in loader] == [batch.tolist() for batch in expected]
 
 
 def test_open_objects_are_sources(hdf5, tmp_path):

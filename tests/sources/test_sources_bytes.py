@@ -93,18 +93,3 @@ def test_options_are_refused(tmp_path):
     """There are none for files of bytes, and none is ignored."""
     with pytest.raises(ConversionError, match='to="bytes" takes no options, but options= has group_size'):
         convert([b"a"], tmp_path, "bytes", options={"group_size": 2})
-
-
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_loader_reads_the_same_records_as_from_array_record(tmp_path, workers):
-    """The order and the batches do not depend on the format."""
-    records = [bytes([number]) * 8 for number in range(40)]
-    batches = []
-    for to, source in (("bytes", BytesSource), ("array_record", headrace.ArrayRecordDataSource)):
-        convert(records, tmp_path / to, to, shards=2)
-        options = {"shuffle": True, "seed": 3, "batch_size": 8, "num_epochs": 2, "worker_count": workers}
-        loader = headrace.load(
-            source(tmp_path / to), transformations=[lambda record: np.frombuffer(record, np.uint8)], **options
-        )
-        batches.append(np.concatenate(list(loader)).tolist())
-    assert batches[0] == batches[1]

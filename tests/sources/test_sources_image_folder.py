@@ -7,11 +7,9 @@ import pickle
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from support.source_conformance import SourceConformance
 
-import headrace
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.sources import ImageFolderDataSource
 
@@ -141,20 +139,6 @@ def test_hidden_names_are_no_images_and_no_classes(folder, tmp_path):
         store.rm("/images", recursive=True)
     named = ImageFolderDataSource([f"{folder}/train/a/._1.jpg", f"{folder}/train/__MACOSX/a/*.jpg"])
     assert [record["image"] for record in named] == [b"no image"] * 2
-
-
-@pytest.mark.parametrize("worker_count", [0, 1])
-def test_labels_are_stacked(folder, worker_count):
-    """As int64; in workers, which list the folders anew, too."""
-    loader = headrace.load(
-        ImageFolderDataSource(folder / "train"),
-        num_epochs=1,
-        transformations=[lambda record: {"y": record["label"]}],
-        batch_size=2,
-        worker_count=worker_count,
-    )
-    (batch,) = loader
-    np.testing.assert_array_equal(batch["y"], [0, 1])
 
 
 def test_links_are_followed_but_not_in_circles(folder):

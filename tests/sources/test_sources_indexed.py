@@ -428,18 +428,6 @@ def test_arguments_are_checked(kind, arguments, error):
         make(path, **arguments)
 
 
-@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.one_in(2)
-def test_loaders_read_them(kind, worker_count):
-    """Each record once, in workers too."""
-    make, path, _ = kind
-    source = make(path)
-    loader = headrace.load(
-        source, shuffle=True, seed=0, num_epochs=1, worker_count=worker_count, transformations=[repr], batch_size=6
-    )
-    assert sorted(text for batch in loader for text in batch) == sorted(repr(record) for record in source)
-
-
 def test_files_in_a_store_are_read_like_local_ones(kind, tmp_path):
     """Their indices are kept in the user's cache folder."""
     import fsspec

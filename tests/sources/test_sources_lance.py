@@ -122,26 +122,6 @@ def test_a_source_keeps_its_version(uri):
     assert LanceSource(uri)[59]["key"] == 59
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
-@pytest.mark.one_in(2)
-def test_a_loader_reads_and_resumes_it(uri, worker_count):
-    """A shuffled epoch gives each row once, and goes on from a state with another number of workers."""
-    source = LanceSource(uri, ["key", "tokens"], filter="key % 2 = 0")
-
-    def loader(workers):
-        sampler = headrace.IndexSampler(len(source), shuffle=True, seed=3, num_epochs=1)
-        return headrace.DataLoader(data_source=source, sampler=sampler, worker_count=workers)
-
-    whole = [element["key"] for element in loader(0)]
-    assert sorted(whole) == list(range(0, 50, 2))
-    with iter(loader(worker_count)) as iterator:
-        first = [next(iterator)["key"] for _ in range(7)]
-        state = iterator.get_state()
-    with iter(loader(2 - worker_count)) as iterator:
-        iterator.set_state(state)
-        assert first + [element["key"] for element in iterator] == whole
-
-
 def test_lengths_come_from_a_column(uri):
     """Lists, texts and whole numbers have lengths, of the rows that the filter lets through."""
     source = LanceSource(uri, ["key"], filter="key < 6")

@@ -12,7 +12,6 @@ import pytest
 from support.source_conformance import SourceConformance, assert_same
 from support.write_litdata import COUNT, FOLDER, SAMPLES, mixed, nested, plain, tokens
 
-import headrace
 from headrace import LitDataSource
 from headrace.errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
 from headrace.formats.sharded.litdata_values import litdata_decoder, nested_value
@@ -113,14 +112,6 @@ def test_tokens_are_cut_into_blocks_as_litdata_does(name):
         LitDataSource(FOLDER / name, block_size=10_000)
     with pytest.raises(ValueError, match=r"block_size=4 is given, but the samples of .* were not written for"):
         LitDataSource(FOLDER / "number", block_size=4)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", ["mixed_batch", "plain_zstd"])
-def test_a_loader_reads_each_litdata_sample_once(workers, name):
-    """Also in worker processes."""
-    loader = headrace.load(LitDataSource(FOLDER / name, ["text"]), seed=1, num_epochs=1, worker_count=workers)
-    assert sorted(record["text"] for record in loader) == sorted(SAMPLES[name](key)["text"] for key in range(COUNT))
 
 
 def _copied(folder, name="mixed"):

@@ -11,7 +11,6 @@ import pytest
 from support.source_conformance import SourceConformance, assert_same
 from support.write_mds import COUNT, FOLDER, row
 
-import headrace
 from headrace import MdsSource
 from headrace.errors import NoRecordsError, SourceError, SourceNotFoundError
 
@@ -55,13 +54,6 @@ def test_columns_are_chosen():
     assert source.lengths_by("text").tolist() == [2 * (key % 5) for key in range(COUNT)]  # bytes, as for all sources
     with pytest.raises(ValueError, match=r"no column 'nothing'. Name some of its columns: any, bytes"):
         MdsSource(FOLDER / "none", ["nothing"])
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_reads_each_sample_once(workers):
-    """A loader reads each sample once."""
-    loader = headrace.load(MdsSource(FOLDER / "zstd", ["int"]), seed=1, num_epochs=1, worker_count=workers)
-    assert sorted(record["int"] for record in loader) == list(range(-5, COUNT - 5))
 
 
 def test_pickled_objects_need_a_word(tmp_path):

@@ -154,13 +154,6 @@ def test_a_table_with_a_name_twice_is_refused():
         as_source(pandas.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
-def test_workers_read_a_table():
-    """Workers read a table."""
-    frame = pandas.DataFrame({"x": range(20)})
-    (batch,) = headrace.load(frame, seed=1, batch_size=20, num_epochs=1, worker_count=2)
-    assert sorted(batch["x"].tolist()) == list(range(20))
-
-
 def test_missing_items_and_structs_in_polars_arrays_stay_what_they_are():
     """A whole number does not become a float, and a struct not a row of numbers."""
     whole = polars.Series([[2**60 + 1, None]], dtype=polars.Array(polars.Int64, 2))

@@ -121,15 +121,6 @@ def test_datasets_and_data_arrays_are_sources(tmp_path):
         assert len(as_source(opened.load())) == COUNT
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_reads_each_slice_once(tmp_path, workers):
-    """Also in worker processes."""
-    with xarray.open_dataset(write(tmp_path)) as opened:
-        loader = headrace.load(opened, seed=1, batch_size=8, num_epochs=1, worker_count=workers)
-        found = [str(name) for batch in loader for name in batch["name"]]
-    assert sorted(found) == sorted(f"é {key}" for key in range(COUNT))
-
-
 def test_a_shuffle_of_blocks_reads_each_chunk_of_a_variable_once(tmp_path, monkeypatch):
     """A row of a chunk is read with the others."""
     reads = []
