@@ -17,6 +17,8 @@ import numpy as np
 import optree
 import pytest
 
+from ..loader.data_loader import DataLoader
+from ..samplers import IndexSampler
 from ..sources import as_source, fingerprint_of, reader_of
 from ..sources.facts import facts_of, used_records
 from .comparing import assert_equal
@@ -27,8 +29,8 @@ _CHILD_SECONDS = 30
 class SourceConformance:
     """Tests of a source: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that a key always gives the same record, read alone, among many, on threads, in a forked process and after
-    pickling, and that what the source says about its records is true.
+    They check that a key always gives the same record, read alone, among many, on threads, in a forked process, after
+    pickling, and by a loader that is stopped and resumed; and that what the source says about its records is true.
 
     Attributes:
         count: number of records.
@@ -92,6 +94,18 @@ class SourceConformance:
         """A NumPy integer of any width is a key like a Python int."""
         for kind in (np.int64, np.int32, *([np.uint8] if self.count <= 256 else []), np.uint64):
             assert_equal([source[kind(self.count - 1)]], [expected[self.count - 1]])
+
+    def test_a_shuffled_loader_gives_each_record_once_and_resumes(self, source: Any, expected: list[Any]) -> None:
+        """An epoch has the records in the order of its sampler, and a state from its middle gives the rest."""
+        sampler = IndexSampler(self.count, shuffle=True, seed=1, num_epochs=1)
+        loader = DataLoader(data_source=source, sampler=sampler)
+        keys, half = sampler.record_keys(np.arange(self.count)).tolist(), self.count // 2
+        with iter(loader) as iterator:
+            assert_equal([next(iterator) for _ in range(half)], [expected[key] for key in keys[:half]])
+            state = iterator.get_state()
+        with iter(loader) as iterator:
+            iterator.set_state(state)
+            assert_equal(list(iterator), [expected[key] for key in keys[half:]])
 
     def test_a_pickled_source_gives_the_same_records(self, source: Any, expected: list[Any]) -> None:
         """A source travels to another process by pickle, before and after it was read."""
