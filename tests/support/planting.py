@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-SECONDS = 30
+SECONDS = 8
 """Time for a test beyond ten times of what it took before. A mutant that hangs counts as found."""
 
 MEMORY = 8 << 30
