@@ -5,8 +5,9 @@ In: a number of mutants and a seed. Out: a line of JSON for each mutant in a fil
     python3 -m uv run --group test --with coverage python tests/mutate.py 520 --out mutants.jsonl
 
 It works on a copy of the repository in a temporary folder. First it runs the plain tests once, and notes which test
-executes which line. A mutant is then tried with the tests that execute its line, the fastest first, and then with those
-that execute another line of its module. With an unchanged `--out`, a run that was stopped continues after its last mutant.
+executes which line. A mutant is then tried with the tests that execute its line, the fastest first, and then with some
+that execute another line of its module. The tests run in forks of one process (`support/planting.py`). With an unchanged
+`--out`, a run that was stopped continues after its last mutant; with `--coverage`, the first step is done once.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import itertools
 import json
 import os
 import random
+import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,20 @@ GROUPS = {
 LEFT_OUT = ("loader/executors/ray/", "sources/arrow/lance")
 """Modules whose tests are all marked `long` or `library`."""
 
-SECONDS = 240
-"""Time for the tests of one mutant. A mutant that hangs counts as found."""
+OF_LINE, OF_MODULE = 60, 15
+"""Seconds of the tests of one mutant that execute its line, and of those that execute another line of its module."""
+
+EQUIVALENT = {
+    (
+        "operations/packing/plan.py",
+        "1 << 20",
+        "(1 >> 20)",
+    ): "documents whose pieces are kept: less is slower, not other rows",
+}
+"""Mutants that change nothing that can be seen, by file, code before and code after, and why. They are not in the score."""
+
+USES_DEVICE = re.compile(r"^\w+ = .*jax\.devices\(", re.MULTILINE)
+"""Line of a test file that uses a device of JAX when it is imported."""
 
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -83,19 +95,19 @@ class Mutant(NamedTuple):
     now: str
 
 
-def mutants_of(group: str, file: Path) -> Iterator[Mutant]:
-    """Yield all mutants of a module."""
-    data = file.read_bytes()
-    begins = [0]
-    for line in data.splitlines(keepends=True):
-        begins.append(begins[-1] + len(line))
-    for node in _walk(ast.parse(data)):
+def mutants_of(file: Path) -> Iterator[tuple[Path, Any, ast.AST]]:
+    """Yield all mutants of a module, as nodes of its syntax tree before and after the change."""
+    for node in _walk(ast.parse(file.read_bytes())):
         for changed in _changes(node):
-            start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
-            was, now = data[start:stop].decode(), ast.unparse(changed)
-            if isinstance(changed, ast.expr):
-                now = f"({now})"
-            yield Mutant(group, file.relative_to(ROOT).as_posix(), node.lineno, start, stop, was, now)
+            yield file, node, changed
+
+
+def _mutant(group: str, file: Path, node: Any, changed: ast.AST) -> Mutant:
+    data = file.read_bytes()
+    begins = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
+    start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+    now = f"({ast.unparse(changed)})" if isinstance(changed, ast.expr) else ast.unparse(changed)
+    return Mutant(group, file.relative_to(ROOT).as_posix(), node.lineno, start, stop, data[start:stop].decode(), now)
 
 
 def _walk(tree: ast.AST) -> Iterator[Any]:
@@ -115,9 +127,9 @@ def _walk(tree: ast.AST) -> Iterator[Any]:
 
 
 def _changes(node: Any) -> Iterator[ast.AST]:
-    other = copy.deepcopy(node)
+    other = copy.copy(node)
     if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
-        other.ops[0] = COMPARED[type(node.ops[0])]()
+        other.ops = [COMPARED[type(node.ops[0])](), *node.ops[1:]]
         yield other
     elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED and not _is_type(node):
         other.op = COMPUTED[type(node.op)]()
@@ -154,9 +166,9 @@ def drawn(count: int, seed: int) -> list[Mutant]:
             for each in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
         }
         names = sorted(file for file in files if not file.relative_to(ROOT).as_posix().startswith(LEFT_OUT))
-        every = [mutant for file in names for mutant in mutants_of(group, file)]
+        every = [change for file in names for change in mutants_of(file)]
         wanted = count * (number + 1) // len(GROUPS) - count * number // len(GROUPS)
-        chosen += random.Random(seed * 100 + number).sample(every, wanted)
+        chosen += [_mutant(group, *change) for change in random.Random(seed * 100 + number).sample(every, wanted)]
     random.Random(seed).shuffle(chosen)  # so that the first ones are of all groups, too
     return chosen
 
@@ -186,52 +198,36 @@ class Tests:
         subprocess.run([sys.executable, "-m", *command], cwd=self.copy, env=self._env | {"TEST_TIMES": f"{data}.json"})
         return dict(json.loads(Path(f"{data}.json").read_text()))
 
-    def fail(self, names: list[str], seconds: float) -> str:
-        """Run tests until one fails. Return its name, "hang" if they take longer than `seconds`, or ""."""
-        listed = self.copy.parent / "names"
-        listed.write_text("\n".join(names))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"@{listed}"]
-        output = self.copy.parent / "output"
-        with (
-            output.open("w") as file,
-            subprocess.Popen(
-                command, cwd=self.copy, env=self._env, stdout=file, stderr=file, start_new_session=True
-            ) as running,
-        ):
-            try:
-                code = running.wait(seconds)
-            except subprocess.TimeoutExpired:
-                code = None
-            for _ in range(2):  # also the workers of tests
-                try:
-                    os.killpg(running.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    break
-        lines = [
-            line for line in output.read_text(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))
+    def find(self, mutants: list[Mutant], names: dict[Mutant, list[tuple[str, float]]], out: Path) -> None:
+        """Try mutants with tests, in forks of one process (`support.planting`), and write the results to a file."""
+        if not mutants:
+            return
+        listed = self.copy.parent / "mutants"
+        listed.write_text("\n".join(json.dumps(each._asdict() | {"names": names[each]}) for each in mutants))
+        files = sorted({name.split("::")[0] for each in mutants for name, _ in names[each]})
+        files = [file for file in files if not USES_DEVICE.search((self.copy / file).read_text())]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "support.planting",
+            *files,
         ]
-        return "hang" if code is None else "" if code in (0, 5) else (lines or ["collection"])[0][:160]
-
-    def find(self, mutant: Mutant, names: list[str]) -> str:
-        """Plant a mutant, run tests, and take the mutant out again. Return what found it, or ""."""
-        file = self.copy / mutant.file
-        data = file.read_bytes()
-        file.write_bytes(data[: mutant.start] + mutant.now.encode() + data[mutant.stop :])
-        deadline = time.monotonic() + SECONDS
-        try:
-            for start, stop in ((0, 12), (12, None)):
-                if names[start:stop] and (found := self.fail(names[start:stop], max(1, deadline - time.monotonic()))):
-                    return found
-            return ""
-        finally:
-            file.write_bytes(data)
+        env = self._env | {"MUTANTS": str(listed), "FOUND": str(out.resolve())}
+        subprocess.run(command, cwd=self.copy, env=env, check=True)
 
 
-def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dict[Mutant, list[str]]:
-    """Return, for each mutant, the tests to run: at most 100 s of them.
+def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dict[Mutant, list[tuple[str, float]]]:
+    """Return, for each mutant, the tests to run and their seconds, the fastest first.
 
-    First come those that execute its line, then those that execute another line of its module, each the fastest first.
-    A line that only workers or the import execute belongs to no test.
+    They are the tests that execute its line, and some that execute another line of its module: a line that only
+    processes of workers execute belongs to no test. A line with few tests of its own gets tests of its folder, too.
     """
     from coverage import CoverageData
 
@@ -242,9 +238,23 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
         by_line = covered.contexts_by_lineno(mutant.file)
         of_line = {*by_line.get(mutant.line, ())} & times.keys()
         of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line
-        spent, names = 0.0, [name for each in (of_line, of_module) for name in sorted(each, key=times.__getitem__)]
-        chosen[mutant] = [name for name in names if (spent := spent + times[name]) < 100]
+        room = f"tests/{Path(mutant.file).parent.as_posix()}"
+        while not any(name.startswith(room + "/") for name in times):
+            room = os.path.dirname(room)
+        of_room = {name for name in times if name.startswith(room + "/")} - of_line - of_module
+        chosen[mutant] = [
+            (name, times[name])
+            for names, seconds in ((of_line, OF_LINE), (of_module, OF_MODULE), (of_room, 0 if of_line else OF_MODULE))
+            for name in _fastest(names, times, seconds)
+        ]
     return chosen
+
+
+def _fastest(names: Collection[str], times: dict[str, float], seconds: float) -> list[str]:
+    """Return the fastest tests, as many as take `seconds` together."""
+    ordered = sorted(names, key=lambda name: (times[name], name))
+    spent = itertools.accumulate(times[name] for name in ordered)
+    return [name for name, until in zip(ordered, spent) if until < seconds]
 
 
 _seconds: dict[str, float] = {}
@@ -289,24 +299,14 @@ def main() -> None:
         listed = Path(f"{data}.json")
         times = json.loads(listed.read_text()) if listed.exists() else tests.times(data)
         wanted = executing(data, mutants, times)
-        for mutant in mutants[len(known) :]:
-            start = time.monotonic()
-            found = tests.find(mutant, wanted[mutant]) if wanted[mutant] else "no test executes it"
-            line = mutant._asdict() | {
-                "found": found,
-                "tests": len(wanted[mutant]),
-                "seconds": time.monotonic() - start,
-            }
-            known.append(line)
-            with options.out.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-    missed = [each for each in known if each["found"] in ("", "no test executes it")]
-    for group in GROUPS:
-        total, left = (sum(each["group"] == group for each in several) for several in (known, missed))
-        print(f"{group:12} {total - left:4} of {total:4} found")
-    print(
-        f"all          {len(known) - len(missed):4} of {len(known):4} found; {Counter(each['found'] for each in missed)}"
-    )
+        tests.find(mutants[len(known) :], wanted, options.out)
+    known = [json.loads(line) for line in options.out.read_text().splitlines()]
+    equivalent = [each for each in known if (each["file"], each["was"], each["now"]) in EQUIVALENT]
+    counted = [each for each in known if each not in equivalent]
+    for group in (*GROUPS, "all"):
+        found = [bool(each["found"]) for each in counted if group in (each["group"], "all")]
+        print(f"{group:12} {sum(found):4} of {len(found):4} found")
+    print(f"{len(equivalent)} others change nothing that can be seen")
 
 
 if __name__ == "__main__":

@@ -262,3 +262,18 @@ def test_what_a_flat_map_gave_before_it_failed_comes_first():
         with iter(dataset.flat_map(pieces(False))) as iterator:
             iterator.set_state(state, strict=False)
             assert got + list(iterator) == whole
+
+
+def _no_104(batch: Any) -> Any:
+    """Fail for the batch with the number 104."""
+    if 104 in np.ravel(batch):
+        raise ValueError("no 104")
+    return batch
+
+
+def test_an_error_of_batches_of_batches_names_the_source_of_the_first_record() -> None:
+    """Each input of the mix has batches made of batches; the number 104 is in one that begins with record 0 of input 1."""
+    inputs = [numbers(first, 30).filter(lambda x: x % 3 != 0).batch(2).filter(np.any).batch(2) for first in (0, 100)]
+    with pytest.raises(ValueError, match="no 104") as caught:
+        list(IterDataset.mix([each.map(_no_104) for each in inputs]))
+    assert "record key 0 at position 0 of 1" in caught.value.__notes__[0]
