@@ -10,7 +10,7 @@ from support.histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, p
 from support.history_programs import Program
 
 from headrace.loader.plan import lineage
-from headrace.loader.state import changed_records, changed_weights
+from headrace.loader.state import changed_records, changed_weights, record_checks
 from headrace.loader.state.record_checks import first_unread
 
 
@@ -69,6 +69,11 @@ def _of_the_slowest(pipeline, states, *options):
     return first_unread(pipeline, [min(states, key=lambda state: state.cursor.positions[0])], *options)
 
 
+def _without_unfinished(states):
+    """The places that shards have reached, without those of records that a window held back."""
+    return ((state.cursor, state.shard, state.history.shards[0]) for state in states)
+
+
 FAULTS = {
     "a changed mix near its end, after other shards": (
         _longer_near_its_end(),
@@ -77,6 +82,10 @@ FAULTS = {
     "omission at unequal steps": (
         drawn(89, ("index", "mix", "endless mix")),
         lambda: patch.object(changed_records, "check_unread", lambda *arguments: None),
+    ),
+    "omission while records are held back": (
+        drawn(1131),
+        lambda: patch.object(record_checks, "_reached", _without_unfinished),
     ),
     "a slower shard draws by the new weights": (
         drawn(6, ("endless mix", "weighted", "mix")),
