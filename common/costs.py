@@ -5,7 +5,7 @@ A cost is a function of an array of lengths. It is called once for many records.
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -60,7 +60,7 @@ def attention(a: float, b: float) -> AttentionCost:
     for name, number in (("a", a), ("b", b)):
         if isinstance(number, bool) or not isinstance(number, (int, float, np.integer, np.floating)):
             raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}. Pass a number.")
-        if not 0 <= number <= sys.float_info.max:  # False for NaN, too; an int may be too large for a float
+        if not 0 <= _as_float(number) < math.inf:  # False for NaN, too
             raise ValueError(
                 f"attention: {name}={short_repr(number)} is negative or not finite. Pass a finite number of at least 0."
             )
@@ -69,6 +69,13 @@ def attention(a: float, b: float) -> AttentionCost:
             "attention: with a=0 and b=0 every record costs nothing. Pass a positive number for one of them."
         )
     return AttentionCost(float(a), float(b))
+
+
+def _as_float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an int that is too large
+        return math.inf
 
 
 def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float64]:

@@ -62,10 +62,14 @@ def decode_example(
            [3, 4],
            [5, 6]], dtype=uint8), 'words': [array([1]), array([2, 3])]}
     """
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(
-            f"data={short_repr(data)} is {a_kind_of(data)}. Pass the bytes of a serialised tf.train.Example or SequenceExample."
-        )
+    if not isinstance(data, (bytes, bytearray)):
+        try:
+            data = bytes(memoryview(data))
+        except TypeError:
+            raise TypeError(
+                f"data={short_repr(data)} is {a_kind_of(data)}. Pass the bytes of a serialised tf.train.Example or "
+                "SequenceExample."
+            ) from None
     return Decoder(features, sequences)(data)
 
 

@@ -39,7 +39,7 @@ class RemarksOfClass(ABCMeta):
 
 
 class Remarks(metaclass=RemarksOfClass):
-    """Base of datasets and loaders that raises AttributeError with a hint for methods of other libraries.
+    """Base of datasets, loaders and samplers that raises AttributeError with a hint for methods of other libraries.
 
     Attributes:
         _asked_as: name of the kind of object in messages and in `hints.json`.

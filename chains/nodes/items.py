@@ -102,7 +102,7 @@ class Applied(OnOne):
 
     @cached_property
     def run(self) -> Runner:
-        """Applies the operation to consecutive elements, from any thread."""
+        """Runner of the operation on consecutive elements, for any thread."""
         return Runner((self.operation,))
 
     @cached_property

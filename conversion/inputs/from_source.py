@@ -94,8 +94,8 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
                         on_damage(error)
                     elif isinstance(error, StopIteration):  # it would end whoever reads the records
                         raise StopIterationError(
-                            f"{part.name}: record {key}: the source raised StopIteration. In its __getitem__, pass a default "
-                            "value to next(), or use a loop."
+                            f"{part.name}: record {key}: the source raised StopIteration. In its __getitem__ or "
+                            "__getitems__, pass a default value to next(), or use a loop."
                         ) from error
                     else:
                         raise

@@ -93,11 +93,11 @@ class Identity:
         return [each for order in self.orders for each in (order, *parts_in(order).values())]
 
     @property
-    def inner_mixes(self) -> Iterator[Any]:
+    def inner_mixes(self) -> list[Any]:
         """A description of each mix, except the last mix of the pipeline, which may change between two runs."""
-        yield from (join["names"] for join in self.joins[:-1] if join.get("kind") == "mix")
+        of_joins = [join["names"] for join in self.joins[:-1] if join.get("kind") == "mix"]
         is_mix = SavedOrder(self.order).is_mix and not self.joins
-        yield from _mixes_in([self.order.values() if is_mix else self.orders, self.sources])
+        return [*of_joins, *_mixes_in([self.order.values() if is_mix else self.orders, self.sources])]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
         """Return this identity with another order (and another source, if given) for the source at index `number`.

@@ -38,7 +38,7 @@ def with_plan(
         CheckpointError: the plan has changed, and states of some shards are missing, or steps are still to be
             skipped, or a state was saved inside something that is made of several batches.
     """
-    if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.plans_batches:
+    if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.of_several:
         return pipeline, states
     leaf, saved = pipeline.leaf, states[0].identity.order
     planned: PlannedSource = leaf.source

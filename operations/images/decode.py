@@ -63,6 +63,7 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
         max_pixels: maximum height × width, checked in the header before an image is decoded; with `frames="all"`, of all
             frames together. Default 2^28 (16,384 × 16,384). It protects against small files that would fill the memory.
+            A file with a damaged header may be decoded without this check.
         orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
             Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
         palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
@@ -268,7 +269,7 @@ def _header_size(data: bytes) -> tuple[int, int]:
     """Return height and width from the header of an image file; (0, 0) for JPEG 2000 streams and damaged files."""
     if not data.startswith(_JPEG):
         found = size_in_header(data)
-        return found if any(found) or not _is_for_pillow(data) else pillow_size(data)
+        return found if all(found) else pillow_size(data)
     import simplejpeg
 
     try:

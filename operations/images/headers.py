@@ -1,4 +1,4 @@
-"""Read the size of an image from the header of its file, without decoding it: PNG, WebP, TIFF and PNM."""
+"""Read the size of an image from the header of its file, without decoding it: PNG, WebP, TIFF, PNM and Radiance HDR."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = 1 << 16
 
 
 def size_in_header(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of a PNG, WebP, TIFF or PNM file; (0, 0) for others and damaged ones.
+    """Return height and width from the header of a PNG, WebP, TIFF, PNM or HDR file; (0, 0) for others and damaged ones.
 
     >>> size_in_header(b"P5 3 2 255 ......")
     (2, 3)
@@ -23,8 +23,12 @@ def size_in_header(data: bytes) -> tuple[int, int]:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return _of_webp(data)
     if data[:2] in (b"II", b"MM"):
-        tags = {tag: value for tag, _, value in tags_of(data) or ()}
+        tags = {
+            tag: value for tag, _, value in reversed(tags_of(data, (_WIDTH, _HEIGHT)) or [])
+        }  # the first ones count
         return tags.get(_HEIGHT, 0), tags.get(_WIDTH, 0)
+    if data[:2] == b"#?":
+        return _of_radiance(data)
     return _of_pnm(data) if data[:1] == b"P" else (0, 0)
 
 
@@ -45,8 +49,14 @@ def _of_webp(data: bytes) -> tuple[int, int]:
 def _of_pnm(data: bytes) -> tuple[int, int]:
     head = re.sub(rb"#[^\n\r]*", b" ", data[:_HEAD])
     if data[1:2] == b"7":
-        found = re.search(rb"WIDTH\s+(\d+)", head), re.search(rb"HEIGHT\s+(\d+)", head)
+        found = re.search(rb"WIDTH\s+0*(\d+)", head), re.search(rb"HEIGHT\s+0*(\d+)", head)
         width, height = (int(each[1][:18]) if each else 0 for each in found)
         return height, width
-    size = re.match(rb"P[1-6fF]\s+(\d{1,18})\s+(\d{1,18})\b", head)
+    size = re.match(rb"P[1-6fF]\s+\+?0*(\d{1,18})\D+?0*(\d{1,18})", head)
     return (int(size[2]), int(size[1])) if size else (0, 0)
+
+
+def _of_radiance(data: bytes) -> tuple[int, int]:
+    """Return height and width of a Radiance HDR file, in this order or the other: after a blank line comes `-Y 2 +X 3`."""
+    size = re.search(rb"\n\n[-+][XY] +0*(\d{1,18}) +[-+][XY] +0*(\d{1,18})\n", data[:_HEAD])
+    return (int(size[1]), int(size[2])) if size else (0, 0)

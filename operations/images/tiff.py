@@ -21,7 +21,8 @@ _COLOURS, _ORIENTATION, _SAMPLES, _EXTRA = 262, 274, 277, 338
 _WITH_OPACITY = ((0, 2), (1, 2), (2, 4))
 """(photometric code, values per pixel) of images with opacity: grey with white as 0, grey with black as 0, RGB."""
 
-_FORMATS = {1: "B", 3: "H", 4: "I"}
+_FORMATS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i"}
+_UNSIGNED = ("B", "H", "I")
 _LONG = 16  # of BigTIFF alone
 _UNUSED, _MULTIPLIED, _STRAIGHT = 0, 1, 2
 
@@ -48,13 +49,13 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
     Args:
         data: bytes of the file.
     """
-    tags = tags_of(data)
+    tags = tags_of(data, (_COLOURS, _ORIENTATION, _SAMPLES, _EXTRA))
     if tags is None:
         return None
     order = _LAYOUTS[data[:4]][0]
     plain, found = bytearray(data), dict[int, int]()
     for tag, place, value in tags:
-        if tag in (_COLOURS, _ORIENTATION, _SAMPLES, _EXTRA):
+        if place.format in _UNSIGNED:
             found[tag] = value
             wanted = {_ORIENTATION: 1, _EXTRA: _MULTIPLIED}.get(tag, value)
             struct.pack_into(order + place.format, plain, place.at, wanted)
@@ -69,10 +70,14 @@ class TagPlace(NamedTuple):
     format: str
 
 
-def tags_of(data: bytes) -> list[tuple[int, TagPlace, int]] | None:
-    """Return, for each tag of the first image of a TIFF file that is one whole number, the tag, its place and its value.
+def tags_of(data: bytes, wanted: tuple[int, ...]) -> list[tuple[int, TagPlace, int]] | None:
+    """Return the tags of the first image of a TIFF file whose value is a whole number: the tag, its place and its value.
 
     Of a tag with several numbers, it is the first one. None if the file is not TIFF, or its header is damaged.
+
+    Args:
+        data: bytes of the file.
+        wanted: the tags to return. One that the file has several times is returned as often.
     """
     layout = _LAYOUTS.get(data[:4])
     if layout is None:
@@ -85,9 +90,10 @@ def tags_of(data: bytes) -> list[tuple[int, TagPlace, int]] | None:
         for number in range(count):
             at = first + (8 + 20 * number if is_big else 2 + 12 * number)
             tag, kind = struct.unpack_from(order + "HH", data, at)
-            if form := _FORMATS.get(kind) or ("Q" if is_big and kind == _LONG else None):
+            form = _FORMATS.get(kind) or ("Q" if is_big and kind == _LONG else None)
+            if tag in wanted and form is not None:
                 place = TagPlace(at + (12 if is_big else 8), form)
-                found.append((tag, place, *struct.unpack_from(order + place.format, data, place.at)))
+                found.append((tag, place, *struct.unpack_from(order + form, data, place.at)))
     except (struct.error, OverflowError):
         return None
     return found

@@ -31,7 +31,8 @@ class TextLinesSource(IndexedSource[str]):
     A record is the text of one line, decoded as UTF-8, without the line break (`\n` or `\r\n`). Blank lines are records, too:
     in a single file, record i is line i, counted from 0. Unlike `tf.data.TextLineDataset`, it reads the lines in any order.
     Each file is read once to find its lines. Their places are stored beside the file, as `<file>.headrace-index`; or in the
-    user's cache folder, if the file is in a store or its folder is read-only.
+    user's cache folder, if the file is in a store or its folder is read-only. A file that is also read by a
+    `JsonLinesDataSource` is read whole again each time, because only one list of places is stored.
 
     For a CSV file without line breaks inside fields, split each line in a map. The header is line 0, which `omit=[0]` of a
     loader leaves out.

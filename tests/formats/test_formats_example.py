@@ -174,6 +174,12 @@ def test_the_type_in_the_message_is_one_that_reads_the_feature(features, text, r
     assert decode_example(data + empty, remedy).keys() == remedy.keys()
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+def test_any_bytes_are_decoded(kind):
+    """Also a view of the memory of something else."""
+    assert decode_example(kind(encode_example({"label": 3})))["label"].tolist() == [3]
+
+
 @pytest.mark.parametrize("data", ["text", None, {"a": 1}])
 def test_what_is_no_bytes_is_no_example(data):
     """It says what was passed."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -17,6 +19,7 @@ from sklearn.datasets import load_sample_images
 import headrace
 from headrace import DecodeImage, RandomFlip, RandomResizedCrop, Resize
 from headrace.errors import ImageError, SourceNotFoundError
+from headrace.operations.images.headers import size_in_header
 
 PHOTO = load_sample_images().images[0][:201, :300]
 
@@ -674,6 +677,45 @@ def test_the_size_of_a_pnm_file_is_read_from_its_header(header):
         DecodeImage(max_pixels=60_299).map(header)
     with pytest.raises(ImageError, match="cannot be decoded"):
         DecodeImage(max_pixels=60_300).map(header)
+
+
+def tiff_of(*tags):
+    """A TIFF file of 20 × 20 grey pixels, with these tags for its size: (tag, kind, value)."""
+    of_pixels = [(258, 3, 8), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (278, 3, 20), (279, 4, 400)]
+    entries = sorted([*tags, *of_pixels], key=lambda tag: tag[0])
+    directory = b"".join(struct.pack("<HHIi", tag, kind, 1, value) for tag, kind, value in entries)
+    head = struct.pack("<2sHI", b"II", 42, 408)
+    return head + bytes(400) + struct.pack("<H", len(entries)) + directory + bytes(4)
+
+
+ODD = {
+    "sizes with a sign": tiff_of((256, 9, 20), (257, 8, 20)),
+    "two widths": tiff_of((256, 3, 20), (256, 3, 1), (257, 3, 20)),
+    "no space": b"P5 20 20x255\n" + bytes(400),
+    "a slash": b"P5 20/20 255\n" + bytes(400),
+    "zeros": b"P5 " + b"0" * 30 + b"20 20 255\n" + bytes(400),
+    "zeros of PAM": b"P7\nWIDTH " + b"0" * 30 + b"20\nHEIGHT 20\nDEPTH 1\nMAXVAL 255\nENDHDR\n" + bytes(400),
+    "HDR": b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 20 +X 20\n" + bytes(1600),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_headers_do_not_pass_the_limit_of_pixels(case):
+    """OpenCV or Pillow would decode these files."""
+    with pytest.raises(ImageError, match=r"has 20 × 20 pixels, more than max_pixels=399\. Pass a larger"):
+        DecodeImage(max_pixels=399).map(ODD[case])
+
+
+def test_many_tags_of_a_tiff_file_take_no_memory():
+    """Only those of the size, the colours and the orientation are kept."""
+    count = 60_000
+    data = struct.pack("<2sHIH", b"II", 42, 8, count) + struct.pack("<HHII", 9, 3, 1, 0) * count
+    tracemalloc.start()
+    try:
+        assert size_in_header(data) == (0, 0)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png"])

@@ -193,6 +193,7 @@ def test_costs_that_cannot_be_are_refused(cost, error, message):
         ((0, 0), ValueError),
         ((np.nan, 1), ValueError),
         ((10**400, 1), ValueError),
+        ((np.float32(np.inf), 1), ValueError),
         (("1", 1), TypeError),
     ],
 )
@@ -200,6 +201,12 @@ def test_attention_takes_two_numbers(numbers, error):
     """Neither negative, not both 0."""
     with pytest.raises(error, match=r"attention: .*Pass a"):
         headrace.attention(*numbers)
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int8, np.float16, np.float32, np.float64])
+def test_attention_takes_numbers_of_any_kind(kind):
+    """Also small ones of NumPy, without a warning."""
+    assert headrace.attention(kind(2), kind(1)) == headrace.attention(2, 1)
 
 
 TEXTS = ["", "a", "äbc", "x" * 3000, *["y" * (number % 17) for number in range(2000)]]
