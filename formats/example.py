@@ -49,7 +49,7 @@ def decode_example(
     Raises:
         SourceError: `data` is not an example; a feature is missing or does not match its type; a number does not fit its
             dtype; or a feature and a feature list have the same name.
-        TypeError: `data` is no bytes; `features` or `sequences` has an unknown type; or both have the same name.
+        TypeError: `data` is not an object of bytes; `features` or `sequences` has an unknown type; or both have the same name.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)

@@ -41,7 +41,7 @@ def unclaimed(pipeline: Any, event: Any) -> str:
 
 
 def elastic(event: Any) -> bool:
-    """Whether hosts, batches or workers change: there it is the ElasticIterator that goes on."""
+    """Return True if the event changes hosts, batch size or workers. Grain's `ElasticIterator` resumes after such events."""
     return event.name in ("workers", "hosts", "batch_size")
 
 

@@ -208,7 +208,7 @@ def packing(work: Any, workers: int) -> Any:
 
 
 class SharedOrder:
-    """Grain's order, as `select_from_datasets` takes it, of records that are dealt out to so many parts."""
+    """Selection for `select_from_datasets` that gives Grain's order: record i is record `i // parts` of part `i % parts`."""
 
     def __init__(self, records: int, parts: int, seed: int) -> None:
         self._sampler = headrace.IndexSampler(records, shuffle=True, seed=seed, algorithm="grain")

@@ -66,7 +66,7 @@ def limit_batches(work: Work) -> Iterator[Any]:
 
 @loop
 def limit_with_one_generator(work: Work, workers: int) -> Iterator[Any]:
-    """The limit loop with one generator for all records, whose numbers depend on what was drawn before."""
+    """The limit loop with one random generator for all records: the numbers of a record depend on the records before it."""
     operation, rng = work.workload.operation, np.random.default_rng(work.seed)
     return _limit_of_rows(work, lambda records, position: map(operation, records, itertools.repeat(rng)))
 
@@ -80,7 +80,7 @@ def raw_read(work: Work, workers: int) -> Iterator[Any]:
 
 @loop
 def ideal(work: Work, workers: int) -> Iterator[Any]:
-    """Batches that come when so many reads of a source that waits could have ended, made without reading."""
+    """Yield each batch when the reads of a slow source could have ended at the earliest. The records are read from memory."""
     each = work.workload.batch_size * LATENCY_SECONDS / (READERS * max(workers, 1))
     due = time.perf_counter()
     for _, keys in work.positions_and_keys():
@@ -156,7 +156,7 @@ def _empty_like(example: Any, size: int) -> Any:
     return np.empty((size, *array.shape), array.dtype)
 
 
-# Two ways to fill, so that neither pays for being general: what the limit loop does not save, nobody is asked to.
+# Arrays and dicts have a function each, so that the limit loop does not spend time on a choice for each record.
 def _fill_array(batch: NDArray[Any], elements: Iterator[Any]) -> None:
     for row, element in enumerate(elements):
         batch[row] = element

@@ -91,7 +91,7 @@ def stream(run: Any) -> EpochStream:
 
 
 def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> EpochStream:
-    """A StatefulDataLoader of a dataset; `numbers` returns those of a batch."""
+    """Return a stream of a StatefulDataLoader of a dataset. `numbers` returns the numbers of the records in a batch."""
     from torchdata.stateful_dataloader import StatefulDataLoader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
@@ -118,7 +118,7 @@ def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> 
 
 
 class Files(Dataset[Any]):
-    """Records by index; the loader asks for those of a batch at once."""
+    """Dataset of the records in files. The loader reads the records of a batch in one call."""
 
     def __init__(self, workload: Workload, folder: Path) -> None:
         self._workload = workload

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from resuming.cases import MAPPED
 
-# Records are read-only; nobody writes to the tensors that look at them for a moment.
+# Tensors share the memory of records, which are read-only. The loops do not write to these tensors.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 
 

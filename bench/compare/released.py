@@ -1,4 +1,4 @@
-"""Compare the present ratios of `compare` with those of the last release. Print those that fell by more than a tenth.
+"""Compare the last ratios that `compare` measured with those of the last release. Print those that fell by over 10 %.
 
     python bench/speed.py compare --workers 0,2     measure, and write bench/output/results.json
     python bench/speed.py released                  compare with bench/released.json; exit status 1 if a ratio fell
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the ratios of the release and of now, then what fell; the exit status."""
+    """Print the ratios of the release and of the last results, then those that fell. Return the exit status."""
     results = json.loads(options.results.read_text())
     now = ratios_of(results)
     if options.keep:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 Turns = dict[Contender, list[Turn]]
-"""Of each contender, one for each round."""
+"""Measured turns of each contender, one turn for each round."""
 
 COLUMNS = {
     "contender": "{label}",
@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 def report(workload: Workload, checksum: str, turns: Turns) -> dict[str, Any]:
-    """All about one workload, as plain values; `checksum` is that of the first batches of all contenders."""
+    """Return the results of one workload as plain values. `checksum` belongs to the first batches of all contenders."""
     limit = _turns_of("limit", turns)
     shares = [turn.cpu_seconds / turn.seconds for turn in limit or []]
     return {

@@ -36,7 +36,7 @@ class LeafSum(NamedTuple):
     """Checksum of all of it."""
 
     def difference(self, other: LeafSum, fields: Sequence[str]) -> str | None:
-        """In what it is unlike `other`."""
+        """Return the name of the first field that differs from `other`, with both values; None if all are equal."""
         for field in fields:
             mine, theirs = getattr(self, field), getattr(other, field)
             if mine != theirs:

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from ...files.opened import OpenFile
-from ...formats.index import FoundRecords, Index, IndexKind, lie_in
-from ...formats.json_lines import line_ranges, parsed
-from .source import IndexedSource, Ranges
+from ...formats.index import IndexKind
+from ...formats.json_lines import parsed
+from .lines import LinesSource, index_of_lines
 
 
-def _find(file: OpenFile) -> FoundRecords:
-    ranges = line_ranges(file)
-    return FoundRecords(len(ranges), {"ranges": ranges})
-
-
-def _fits(found: FoundRecords, size: int) -> bool:
-    ranges = found.arrays["ranges"]
-    return len(ranges) == found.count and lie_in(ranges[:, 0], ranges[:, 1], size)
-
-
-class JsonLinesDataSource(IndexedSource[Any]):
+class JsonLinesDataSource(LinesSource[Any]):
     r"""Lines of uncompressed JSON lines files, with random access. Thread-safe, picklable, safe to fork.
 
     A record is the result of `json.loads` for one line, most often a dict. Blank lines are ignored. Each file is read once to
@@ -59,14 +45,8 @@ class JsonLinesDataSource(IndexedSource[Any]):
     2 {'text': 'two'}
     """
 
-    index_kind: ClassVar[IndexKind] = IndexKind("json lines", _find, {"ranges": ("<i8", (2,))}, _fits)
+    index_kind: ClassVar[IndexKind] = index_of_lines("json lines", keep_blank=False)
     patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
 
-    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
-        offsets, lengths = self._ranges(index, places)
-        lines = file.read_many(offsets, lengths)
-        return [parsed(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())]
-
-    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        offsets, lengths = index.arrays["ranges"][places].T
-        return offsets, lengths
+    def _value(self, line: bytes, path: str, offset: int) -> Any:
+        return parsed(line, path, offset)

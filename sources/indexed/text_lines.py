@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from ...common.messages import short_repr, shorten
 from ...errors import SourceError
-from ...files.opened import OpenFile
-from ...formats.index import FoundRecords, Index, IndexKind, lie_in
-from ...formats.json_lines import line_ranges
-from .source import IndexedSource, Ranges
+from ...formats.index import IndexKind
+from .lines import LinesSource, index_of_lines
 
 
-def _find(file: OpenFile) -> FoundRecords:
-    ranges = line_ranges(file, keep_blank=True)
-    return FoundRecords(len(ranges), {"ranges": ranges})
-
-
-def _fits(found: FoundRecords, size: int) -> bool:
-    ranges = found.arrays["ranges"]
-    return len(ranges) == found.count and lie_in(ranges[:, 0], ranges[:, 1], size)
-
-
-class TextLinesSource(IndexedSource[str]):
+class TextLinesSource(LinesSource[str]):
     r"""Lines of uncompressed text files, with random access. Thread-safe, picklable, safe to fork.
 
     A record is the text of one line, decoded as UTF-8, without the line break (`\n` or `\r\n`). Blank lines are records, too:
@@ -65,25 +50,15 @@ class TextLinesSource(IndexedSource[str]):
     3  three
     """
 
-    index_kind: ClassVar[IndexKind] = IndexKind("text lines", _find, {"ranges": ("<i8", (2,))}, _fits)
+    index_kind: ClassVar[IndexKind] = index_of_lines("text lines", keep_blank=True)
     patterns: ClassVar[tuple[str, ...]] = ("*.txt",)
 
-    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[str]:
-        offsets, lengths = self._ranges(index, places)
-        lines = file.read_many(offsets, lengths)
-        return [_text(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())]
-
-    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        offsets, lengths = index.arrays["ranges"][places].T
-        return offsets, lengths
-
-
-def _text(line: bytes, path: str, offset: int) -> str:
-    try:
-        text = line.removesuffix(b"\r").decode()
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            f"{shorten(path)}: the line at byte {offset} is not UTF-8: {shorten(error)}. It begins with "
-            f"{short_repr(line)}. Convert the file to UTF-8, for example with iconv."
-        ) from error
-    return text.removeprefix("\ufeff") if offset == 0 else text
+    def _value(self, line: bytes, path: str, offset: int) -> str:
+        try:
+            text = line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{shorten(path)}: the line at byte {offset} is not UTF-8: {shorten(error)}. It begins with "
+                f"{short_repr(line)}. Convert the file to UTF-8, for example with iconv."
+            ) from error
+        return text.removeprefix("\ufeff") if offset == 0 else text
