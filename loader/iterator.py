@@ -345,9 +345,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 next element; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: if not exactly one change is given, or the pipeline cannot be changed so: joined streams, planned
-                batches, `loader.epochs()`. Except for `batch_size`, also a pipeline that grows, or whose elements differ in
-                their number of records, as after a `Filter`, on several shards; for weights of a mix, on any number.
+            TypeError: if not exactly one change is given, or the pipeline cannot be changed so, such as joined streams. The page
+                “Change a run without stopping it” lists where each change works.
             ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the
                 end of a shard; or the change would be inside a window of records, the rest of which cannot be made again.
                 For a later step, `next` may raise the last one.
@@ -365,7 +364,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> [next(iterator).tolist() for _ in range(3)]
         [[102, 2, 103, 3], [4, 5, 6, 7], [8, 9]]
         """
-        change = change_of(self.here(), self._changes.latest(self._loaders), weights, omit, batch_size, at_step)
+        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size}
+        change = change_of(self.here(), self._changes.latest(self._loaders), wanted, at_step)
         if isinstance(change, ProgramChange) and change.step <= self._step:
             self._make(change)  # now, so that this call raises what is wrong
         else:

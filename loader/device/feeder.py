@@ -243,7 +243,8 @@ class Feeder(StreamPositionAPI):
         for each in upstream.changes:
             loaders = each.described(loaders) if isinstance(each, ProgramChange) else loaders
         ahead = own.host_buffer + own.device_buffer + 2
-        upstream.add(change_of(self.here(), loaders, weights, omit, batch_size, at_step, ahead))
+        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size}
+        upstream.add(change_of(self.here(), loaders, wanted, at_step, ahead))
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.

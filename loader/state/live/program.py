@@ -1,0 +1,213 @@
+"""Change what the program describes, such as the batch size, when the iterator reaches a step.
+
+In: a pipeline, as the program built it, and a value. Out: the changed pipeline. The iterator takes its own state, and
+resumes from it with this pipeline, as a new program would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....common.messages import shorten
+from ....errors import CheckpointError
+from ....samplers.changing.sampler import refuse_balance
+from ...plan.omission import living_order
+from ...plan.pipeline import Pipeline
+from ..position import StreamPosition
+from .places import check_within, has_ended_early, step_of
+
+if TYPE_CHECKING:
+    from ....samplers.protocol import VectorSampler
+    from ..leftover import Run
+    from ..resume import Resumed
+    from . import Change
+
+
+class ProgramChange(NamedTuple):
+    """A change of omitted records, batch size or weights of records, which an iterator makes when it reaches a step.
+
+    Attributes:
+        step: number of the first element that is made after the change.
+        described: function that takes a pipeline, as the program built it, and returns the changed pipeline.
+        reorders: True if the order of records changes.
+    """
+
+    step: int
+    described: Callable[[Pipeline], Pipeline]
+    reorders: bool
+
+    def replaces(self, other: Change) -> bool:
+        return False
+
+    def has_effect(self, here: StreamPosition) -> bool:
+        """Return True if the iterator must make the change at its position. All shards at this step get the same answer.
+
+        It is False at the end of the shard; for a change of the order, also if another shard has ended. This shard then
+        has at most one record left.
+        """
+        return not (here.is_at_end or (self.reorders and has_ended_early(here)))
+
+    @property
+    def is_of_order(self) -> bool:
+        """False: the order and the states do not contain this change until the iterator reaches its step."""
+        return False
+
+
+def program_change(
+    here: StreamPosition, loaders: Pipeline, name: str, value: Any, at_step: int | None, ahead: int
+) -> ProgramChange:
+    """Return the change of one argument of `DataLoaderIterator.change`, after a check of its value and of the pipeline.
+
+    Args:
+        here: the user's position.
+        loaders: the pipeline as the program built it, with all changes so far.
+        name: name of the argument.
+        value: its value.
+        at_step: number of the first step after the change; None for the first one that is possible.
+        ahead: number of steps after the user's position that may have been read already.
+
+    Raises:
+        TypeError: the pipeline cannot be changed in this way.
+        ValueError: the step is too early, or the value is outside its range.
+    """
+    _check_changeable(loaders, name)
+    described = partial(_DESCRIBED[name], value)
+    described(loaders)  # which checks the value
+    return ProgramChange(step_of(here, at_step, ahead), described, name != "batch_size")
+
+
+def _check_changeable(loaders: Pipeline, name: str) -> None:
+    """Check that an argument of `DataLoaderIterator.change` can be used with a pipeline.
+
+    Args:
+        loaders: the pipeline.
+        name: "weights" (of a `WeightedSampler`), "omit" or "batch_size".
+
+    Raises:
+        TypeError: it cannot be used.
+        ValueError: records cannot be omitted, because they are divided among shards by cost.
+    """
+    if name == "omit" and not loaders.joins:
+        refuse_balance(loaders.leaf.sampler)  # first: of planned rows of a Pack, the user's keys are those of documents
+    planned = any(leaf.plans_batches for leaf in loaders.leaves)
+    epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
+    if loaders.joins or planned or epoch:
+        what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
+        when = "" if loaders.joins else " between two epochs of loader.epochs()"
+        raise TypeError(
+            f"change({name}=) does not work for {what}. Save the states of all shards{when}, and restore them with "
+            f"set_states(states, strict=False) in a program with the new {name}."
+        )
+    if (
+        name != "batch_size"
+        and loaders.shard.shard_count > 1
+        and (not loaders.aligned or loaders.leaf.growth is not None)
+    ):
+        raise TypeError(
+            f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
+            'Filter, FlatMap, Pack, BudgetBatch, window_shuffle and on_error=, and with growth="hand". Save the states of all '
+            f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
+        )
+    if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:
+        raise TypeError(
+            "change(batch_size=) does not work with balance= on several shards, which divides whole global batches. Save "
+            "the states of all shards, and restore them in a program with the new batch size."
+        )
+
+
+def _with_weights(weights: Any, loaders: Pipeline) -> Pipeline:
+    return _with_order(loaders, loaders.leaf.sampler.with_record_weights(weights))
+
+
+def _with_omitted(omit: Any, loaders: Pipeline) -> Pipeline:
+    leaf = loaders.leaf
+    return _with_order(loaders, living_order(leaf.sampler, leaf.source, omit, leaf.growth))
+
+
+def _with_order(loaders: Pipeline, order: VectorSampler) -> Pipeline:
+    from ...plan.build import not_empty
+
+    return not_empty(loaders.with_leaf(dataclasses.replace(loaders.leaf, sampler=order)))
+
+
+def _with_batch_size(size: Any, loaders: Pipeline) -> Pipeline:
+    from ...plan.build import with_batch_size
+
+    return with_batch_size(loaders, size, -1)
+
+
+_DESCRIBED = {"weights": _with_weights, "omit": _with_omitted, "batch_size": _with_batch_size}
+
+
+def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, run: Run) -> Resumed:
+    """Resume a run at its own position with a changed pipeline. All shards must be at the same step if the order changes.
+
+    Args:
+        change: the change.
+        loaders: the pipeline as the program built it, before this change.
+        here: the user's position.
+        run: function that runs a pipeline (see `Run`).
+
+    Raises:
+        ValueError: the run cannot be changed at this position, or some shards have ended before it.
+    """
+    from ..resume import resume
+
+    every = change.reorders
+    if every and has_ended_early(here):
+        check_within(here.pipeline.leaf, change.step, here.cursor.positions[0])
+    try:
+        return resume(change.described(loaders), [here.state], False, run, of_all_shards=every, equal_steps=every)
+    except CheckpointError as error:
+        reason = str(error).partition(". ")[0].removesuffix(".")  # without the remedy, which is for checkpoints
+        raise ValueError(
+            f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the change at another step."
+        ) from None
+
+
+class ProgramChanges:
+    """The changes of omitted records, batch size or weights of records: those that an iterator has made, and those to come.
+
+    Attributes:
+        waiting: changes whose step is still to come, sorted by step.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[ProgramChange] = []
+        self._made: list[tuple[ProgramChange, Pipeline]] = []  # each with the pipeline as its loader made it before
+
+    def add(self, change: ProgramChange) -> None:
+        """Add a change that the iterator makes when it reaches the change's step."""
+        self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
+
+    def latest(self, loaders: Pipeline) -> Pipeline:
+        """Return the program's pipeline `loaders` with all waiting changes."""
+        return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
+
+    def next_at(self, step: int) -> ProgramChange | None:
+        """Remove and return the next waiting change if its step has come; return None if its step has not, or if none waits."""
+        return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
+
+    def made(self, change: ProgramChange, before: Pipeline) -> None:
+        """Remember that a change was made. `before` is the program's pipeline with all earlier changes, but not this one."""
+        self._made.append((change, before))
+
+    def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
+        """Undo the changes at `step` and at later steps, for an iterator that moves back to `step`.
+
+        They wait again until the iterator reaches their steps.
+
+        Args:
+            step: the earlier step.
+            loaders: the pipeline with all changes that were made.
+
+        Returns:
+            The pipeline without them.
+        """
+        while self._made and self._made[-1][0].step >= step:
+            change, loaders = self._made.pop()
+            self.waiting.insert(0, change)
+        return loaders
