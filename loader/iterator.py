@@ -324,9 +324,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         weights: Mapping[str, float] | Sequence[float] | None = None,
         omit: Any = None,
         batch_size: int | None = None,
+        max_tokens: int | None = None,
         at_step: int | None = None,
     ) -> None:
-        """Change the weights, the omitted records or the batch size from a step on, during the run.
+        """Change the weights, the omitted records, or the size of batches from a step on, during the run.
 
         All shards must make the same call, before any of them comes to the step; nothing is sent between them. What was
         prefetched is dropped, and workers start again.
@@ -339,17 +340,16 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         Args:
             weights: for a `MixSampler` or `MapDataset.mix`, numbers: a dict by name of the part, or a list. For a
                 `WeightedSampler`, a weight for each record.
-            omit: records to omit besides the records that are omitted already, as for `DataLoader`.
+            omit: records to omit besides those that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
+            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its next `window` on.
             at_step: number of the first changed element, at least `step`. None (default): `step`, the
                 next element; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: if not exactly one change is given, or the pipeline cannot be changed so, such as joined streams. The page
-                “Change a run without stopping it” lists where each change works.
-            ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the
-                end of a shard; or the change would be inside a window of records, the rest of which cannot be made again.
-                For a later step, `next` may raise the last one.
+            TypeError: if not exactly one change is given, or the pipeline cannot be changed in this way, such as joined streams.
+            ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the end of a
+                shard; or (here, or in a later `next`) the step is inside a window of records that cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 
@@ -364,7 +364,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> [next(iterator).tolist() for _ in range(3)]
         [[102, 2, 103, 3], [4, 5, 6, 7], [8, 9]]
         """
-        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size}
+        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
         change = change_of(self.here(), self._changes.latest(self._loaders), wanted, at_step)
         if isinstance(change, ProgramChange) and change.step <= self._step:
             self._make(change)  # now, so that this call raises what is wrong

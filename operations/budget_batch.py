@@ -115,6 +115,17 @@ class BudgetBatch(Operation):
     def _shapes(self, lengths: Sequence[int]) -> BatchShapes:
         return BatchShapes.of(lengths, self.max_tokens, self.max_records, self.multiple_of)
 
+    def with_max_tokens(self, max_tokens: int) -> BudgetBatch:
+        """Return a copy with another maximum of rows times padded length.
+
+        Raises:
+            TypeError, ValueError: `max_tokens` is not an int, or too small.
+        """
+        other = copy.copy(self)
+        other.max_tokens = whole_number("max_tokens", max_tokens, 1, None, "a positive int")
+        other.shapes = None if isinstance(self.pad_to, int) else other._shapes(self.pad_to)
+        return other
+
     @property
     def takes(self) -> int:  # type: ignore[override]
         """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if that is None."""

@@ -128,6 +128,17 @@ class BudgetSource(PlannedSource):
         )
         return self._of(dataclasses.replace(order, former=plans))
 
+    def with_max_tokens(self, order: BudgetOrder, max_tokens: int) -> tuple[BudgetSource, BudgetOrder]:
+        """Return the source and the order of batches that are planned from the same lengths with another `max_tokens`.
+
+        Raises:
+            TypeError, ValueError: `max_tokens` is not an int, or too small.
+            LengthsError: a record is too long.
+        """
+        operation = self._operation.with_max_tokens(max_tokens)
+        order = dataclasses.replace(order, windows=operation.windows(self._lengths))
+        return BudgetSource(self._input, operation, order, self._lengths), order
+
     def of_epoch(self, order: BudgetOrder, epoch: int) -> tuple[BudgetSource, BudgetOrder]:
         """Return this source, and the order of the batches of one epoch."""
         return self, order.of_epoch(epoch)

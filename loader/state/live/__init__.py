@@ -1,4 +1,4 @@
-"""Changes during a run: weights, omitted records, the batch size.
+"""Changes during a run: weights, omitted records, the batch size, the tokens of a batch.
 
 In: the user's position, what to change, and the first step with the change. Out: the change as an object.
 """

@@ -83,7 +83,7 @@ def _has_ended(leaf: Leaf, local: int) -> bool:
 def has_ended_early(here: StreamPosition) -> bool:
     """Return True if a shard has no record at this step, and shards differ in their number of records."""
     leaf = here.pipeline.leaf
-    uneven = not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count > 0
+    uneven = not leaf.plans_batches and not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count > 0
     return uneven and _has_ended(leaf, here.cursor.positions[0])
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProgramChange(NamedTuple):
-    """A change of omitted records, batch size or weights of records, which an iterator makes when it reaches a step.
+    """A change of what the program describes, other than the weights of a mix. The iterator makes it when it reaches a step.
 
     Attributes:
         step: number of the first element that is made after the change.
@@ -84,7 +84,7 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
 
     Args:
         loaders: the pipeline.
-        name: "weights" (of a `WeightedSampler`), "omit" or "batch_size".
+        name: "weights" (of a `WeightedSampler`), "omit", "batch_size" or "max_tokens".
 
     Raises:
         TypeError: it cannot be used.
@@ -92,7 +92,7 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     """
     if name == "omit" and not loaders.joins:
         refuse_balance(loaders.leaf.sampler)  # first: of planned rows of a Pack, the user's keys are those of documents
-    planned = any(leaf.plans_batches for leaf in loaders.leaves)
+    planned = name != "max_tokens" and any(leaf.plans_batches for leaf in loaders.leaves)
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
         what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
@@ -139,7 +139,23 @@ def _with_batch_size(size: Any, loaders: Pipeline) -> Pipeline:
     return with_batch_size(loaders, size, -1)
 
 
-_DESCRIBED = {"weights": _with_weights, "omit": _with_omitted, "batch_size": _with_batch_size}
+def _with_max_tokens(max_tokens: Any, loaders: Pipeline) -> Pipeline:
+    leaf = loaders.leaf
+    if not leaf.plans_batches:
+        raise TypeError(
+            "change(max_tokens=) needs a BudgetBatch that plans its batches from known lengths, and this pipeline has none. "
+            "Pass lengths= to BudgetBatch, or read a source that knows the lengths of its records."
+        )
+    source, order = leaf.source.with_max_tokens(leaf.sampler, max_tokens)
+    return loaders.with_leaf(dataclasses.replace(leaf, source=source, sampler=order))
+
+
+_DESCRIBED = {
+    "weights": _with_weights,
+    "omit": _with_omitted,
+    "batch_size": _with_batch_size,
+    "max_tokens": _with_max_tokens,
+}
 
 
 def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, run: Run) -> Resumed:
@@ -169,7 +185,7 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
 
 
 class ProgramChanges:
-    """The changes of omitted records, batch size or weights of records: those that an iterator has made, and those to come.
+    """The changes of what the program describes: those that an iterator has made, and those to come.
 
     Attributes:
         waiting: changes whose step is still to come, sorted by step.

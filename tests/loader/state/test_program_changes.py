@@ -1,4 +1,4 @@
-"""Omitted records, weights of records and the batch size change while a run goes on.
+"""Omitted records, weights of records, the batch size and the tokens of a batch change while a run goes on.
 
 A run that stops, and is restored in the changed program, is the oracle.
 """
@@ -16,6 +16,7 @@ from support.pipelines import chosen, tries
 import headrace
 from headrace import (
     Batch,
+    BudgetBatch,
     DataLoader,
     Filter,
     IndexSampler,
@@ -30,6 +31,7 @@ from headrace.errors import CheckpointError, EmptyStreamError
 
 RECORDS = 60
 BEFORE, AFTER = np.ones(RECORDS), np.where(np.arange(RECORDS) % 3, 0.0, 1.0)
+LENGTHS = np.random.default_rng(1).integers(1, 9, RECORDS)
 PARTS = {"a": np.arange(40), "b": np.arange(100, 120)}
 
 
@@ -42,7 +44,7 @@ def _flat(iterator):
 
 
 def _lists(iterator):
-    return [np.asarray(batch).tolist() for batch in iterator]
+    return [np.asarray(batch["tokens"] if isinstance(batch, dict) else batch).tolist() for batch in iterator]
 
 
 def _loader(kind, change=None, shard=(0, 1), worker_count=0):
@@ -50,6 +52,8 @@ def _loader(kind, change=None, shard=(0, 1), worker_count=0):
     name, value = change or ("", None)
     size = value if name == "batch_size" else 4
     omit = value if name == "omit" else None
+    if kind in ("planned", "windows"):
+        return _budget_loader(kind, value if name == "max_tokens" else 16, shard, worker_count)
     operations = {
         "filter": [Filter(_even)],
         "window": [WindowShuffle(8)],
@@ -73,6 +77,18 @@ def _loader(kind, change=None, shard=(0, 1), worker_count=0):
     )
 
 
+def _budget_loader(kind, max_tokens, shard=(0, 1), worker_count=0):
+    """Each token of a record is its number, from 1; batches are planned by epoch, or by window of 16 records."""
+    records = [np.full(length, number + 1) for number, length in enumerate(LENGTHS)]
+    return DataLoader(
+        data_source=records,
+        sampler=IndexSampler(RECORDS, shuffle=True, num_epochs=2, seed=7),
+        operations=[BudgetBatch(max_tokens, pad_to=(4, 8), lengths=LENGTHS, window=16 if kind == "windows" else None)],
+        shard_options=ShardOptions(*shard),
+        worker_count=worker_count,
+    )
+
+
 def _asked(kind, change):
     name, value = change
     return {name: {"a": value} if kind == "mix" and name == "omit" else value}
@@ -80,15 +96,17 @@ def _asked(kind, change):
 
 @st.composite
 def _programs(draw):
-    kind = draw(st.sampled_from(["plain", "mix", "weights", "filter", "window", "skip"]))
-    names = {"weights": ["weights", "batch_size"]}.get(kind, ["omit", "batch_size"])
+    kind = draw(st.sampled_from(["plain", "mix", "weights", "filter", "window", "skip", "planned", "windows"]))
+    of_kind = {"weights": ["weights", "batch_size"], "planned": ["max_tokens"], "windows": ["max_tokens"]}
+    names = of_kind.get(kind, ["omit", "batch_size"])
     name = draw(st.sampled_from(names))
     value = {
         "omit": draw(st.lists(st.integers(0, 39), min_size=1, max_size=9, unique=True)),
         "batch_size": draw(st.integers(1, 9)),
         "weights": AFTER,
+        "max_tokens": draw(st.integers(8, 64)),
     }[name]
-    shards = draw(st.integers(1, 3)) if kind in ("plain", "mix", "weights") else 1
+    shards = 1 if kind in ("filter", "window", "skip") else draw(st.integers(1, 3))
     return kind, (name, value), shards
 
 
@@ -168,6 +186,25 @@ def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
     early = {*_flat(islice(iter(_loader("plain")), 6))}
     for key in range(RECORDS):
         assert came.count(key) == (2 if key not in omitted else int(key in early))
+
+
+@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_count):
+    """Each record comes once an epoch, a state of a later step is one of a program with the new size, on other shards too."""
+    runs = [iter(_budget_loader("windows", 16, (shard, shards), worker_count)) for shard in range(shards)]
+    batches = []
+    for run in runs:
+        run.change(max_tokens=64, at_step=3)
+        batches += islice(run, 9)
+    sizes = [batch["tokens"].size for batch in batches]
+    assert sizes[:3] == [16] * 3
+    assert sizes[-1] == 64
+    whole = iter(_budget_loader("windows", 64))
+    whole.set_states([run.get_state() for run in runs])
+    batches += whole
+    came = np.concatenate([batch["tokens"][:, 0][batch["lengths"] > 0] for batch in batches])
+    assert np.bincount(came).tolist() == [0] + [2] * RECORDS
 
 
 @pytest.mark.parametrize("steps", [(2, 5), (5, 2), (9, 10)])
@@ -296,6 +333,10 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
     assert "record key 60 is out of range" in _refusal(lambda: run.change(omit=[60]), headrace.errors.RecordKeyError)
     assert "records of the source are omitted" in _refusal(lambda: run.change(omit=range(RECORDS)), EmptyStreamError)
     assert "batch_size=0" in _refusal(lambda: run.change(batch_size=0), ValueError)
+    assert "needs a BudgetBatch" in _refusal(lambda: run.change(max_tokens=64), TypeError)
+    planned = _budget_loader("planned", 16)
+    assert "more than max_tokens=7" in _refusal(lambda: iter(planned).change(max_tokens=7), ValueError)
+    assert "loader.epochs()" in _refusal(lambda: iter(next(planned.epochs())).change(max_tokens=64), TypeError)
     assert _flat(run) == _flat(iter(_loader("plain")))[4:]
     weighted = iter(_loader("weights"))
     assert "60 records" in _refusal(lambda: weighted.change(weights=np.ones(RECORDS - 1)), ValueError)
