@@ -21,7 +21,7 @@ from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
-from .state.live import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
+from .state.live.changes import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.schema import LoaderState, parsed
 from .stats import IteratorStats, stage_names
@@ -347,9 +347,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 next element; on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: if not exactly one change is given, or the pipeline cannot be changed in this way, such as joined streams.
-            ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the end of a
-                shard; or (here, or in a later `next`) the step is inside a window of records that cannot be made again.
+            TypeError: if not exactly one change is given, or the pipeline cannot be changed so, such as joined streams.
+            ValueError: if the step was delivered already; a value is outside its range; weights of a mix begin after the end of
+                a shard; or (here, or in a later `next`) the step is inside a window of records that cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: if `omit` cannot be used, as for `DataLoader`.
             InUseError: if another thread is inside `next`.
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.live import ProgramChange, at_changes, change_of
+from ..state.live.changes import ProgramChange, at_changes, change_of
 from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins

@@ -18,7 +18,7 @@ from .options import CommonOptions
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator
     from ..plan.pipeline import Pipeline
-    from ..state.live import Change
+    from ..state.live.changes import Change
 
 
 class Upstream:

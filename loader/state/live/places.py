@@ -6,10 +6,14 @@ the run cannot change there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....common.validation import whole_number
 from ....samplers import NoSharding
 from ...plan.leaf import Leaf
-from ..position import StreamPosition
+
+if TYPE_CHECKING:
+    from ..position import StreamPosition
 
 
 def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 import headrace
 from headrace import Batch, DataLoader, IndexSampler, MixSampler, ShardOptions
 from headrace.loader.device.upstream import Upstream
-from headrace.loader.state.live import WeightsChange
+from headrace.loader.state.live.changes import WeightsChange
 
 CPU = jax.devices("cpu")[0]
 PARTS = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
