@@ -3,10 +3,12 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pipelines import tries
 
 from headrace.sources.parts import read_by_part
 
 
+@tries(400)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.data())
 def test_records_come_in_the_order_of_their_keys(lengths, data):
     """Whatever the lengths of the parts, empty ones too, and the keys: each part touched is asked once."""

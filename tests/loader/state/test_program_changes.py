@@ -305,7 +305,7 @@ def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on
     change = {"omit": [3]} if kind == "plain" else {"weights": AFTER}
     for batch in range(1, 6):
         steps = 2 * RECORDS // 7 // batch
-        for shard in range(7):
+        for shard in (0, 1, 6):  # the first one is longer
             loader = _loader(kind, ("batch_size", batch), (shard, 7))
             if by_feeder:
                 loader = loader.to_device(jax.devices("cpu")[0], host_buffer=1, device_buffer=1)
