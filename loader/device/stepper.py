@@ -42,7 +42,9 @@ class Stepper:
         self._on_uneven = description.on_uneven
         # True: batches arrive here unchanged, so the numbers of rows that their iterator has promised are right.
         self._promises = description.transform is None
-        self._repeats = Repeats(description) if description.on_uneven == "repeat" else None
+        self._repeats = (
+            Repeats(description.source, description.transform) if description.on_uneven == "repeat" else None
+        )
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # leaves without rows, which must be equal in all batches
         self._known: tuple[Arrangement, int] | None = None

@@ -68,13 +68,6 @@ class Answer(NamedTuple):
     warns: int = 0
 
 
-class _Source(NamedTuple):
-    """The options that `Repeats` needs."""
-
-    source: Any
-    transform: None = None
-
-
 class HostSide:
     """The loader of one host. Only the controlling process calls its methods, one after another.
 
@@ -89,7 +82,7 @@ class HostSide:
         self._iterator = iter(loader)
         self._upstream = Upstream(self._iterator, owned=True)
         self._upstream.loader("RemoteLoader")
-        self._repeats = Repeats(_Source(loader)) if share.repeats else None
+        self._repeats = Repeats(loader) if share.repeats else None
         self._marks = {0: self._upstream.mark()}
         self._batches: dict[int, Prepared] = {}  # by step, until the controlling process has received the step
         self._asked = 0
