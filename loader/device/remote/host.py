@@ -92,13 +92,14 @@ class HostSide:
         self._warned, self._text = False, b""
 
     def restore(self, text: Any) -> Any:
-        """Restore the states of all shards, in a text. The result is an `Answer`, `FAILED` after an error."""
+        """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error."""
         try:
-            states = [state.encode() for state in json.loads(np.asarray(text).tobytes())]
+            told = json.loads(np.asarray(text).tobytes())
+            states, strict = [state.encode() for state in told["states"]], told["strict"]
             if len(states) == self._share.shard[1]:
-                self._iterator.set_state(states[self._share.shard[0]])
+                self._iterator.set_state(states[self._share.shard[0]], strict)
             else:
-                self._iterator.set_states(states)
+                self._iterator.set_states(states, strict)
             self._marks = {0: self._upstream.mark()}
             answer = Answer(BATCH)
         except Exception as error:

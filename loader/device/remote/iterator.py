@@ -67,8 +67,8 @@ class RemoteIterator(ClosedAtExit):
         self._closed = False
         self._begin(None, 0)
 
-    def _begin(self, states: list[str] | None, step: int) -> None:
-        """Let the hosts begin with the states of all shards, at a step; None: from the beginning."""
+    def _begin(self, states: str | None, step: int) -> None:
+        """Let the hosts begin with the states of all shards, a JSON text, at a step; None: from the beginning."""
         self.mask: Any = None
         self._states, self._former_steps = states, step
         self._taken = 0
@@ -90,9 +90,7 @@ class RemoteIterator(ClosedAtExit):
         self._check_open()
         if self._ended:
             raise StopIteration
-        hosts = self._hosts or self._open()
-        while len(self._pending) < self._own.buffer_size:
-            self._pending.append(_Step([host.ask(self._taken) for host in hosts]))
+        hosts = self._ask_ahead()
         for ahead, step in enumerate(self._pending):
             if ahead and not step.is_answered():
                 break
@@ -112,6 +110,19 @@ class RemoteIterator(ClosedAtExit):
         self._taken += 1
         return batch
 
+    def start_prefetch(self) -> None:
+        """Start to load on the hosts now, instead of at the first `next`. Raises ClosedError after `close`."""
+        self._check_open()
+        if not self._ended:
+            self._ask_ahead()
+
+    def _ask_ahead(self) -> list[Caller]:
+        """Ask the hosts for the next batches, and return the hosts."""
+        hosts = self._hosts or self._open()
+        while len(self._pending) < self._own.buffer_size:
+            self._pending.append(_Step([host.ask(self._taken) for host in hosts]))
+        return hosts
+
     def _open(self) -> list[Caller]:
         parts = leading_parts(self._own.sharding, self._own.host_of)
         remote, hosts = colocated_python_class(HostSide), []
@@ -124,9 +135,11 @@ class RemoteIterator(ClosedAtExit):
             cpus = tuple(colocated_cpu_devices(tuple(devices)))
             hosts.append(Caller(devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)))
         self._hosts = hosts
-        for host in hosts if self._states is not None else ():
-            if host.restore(json.dumps(self._states)).kind == FAILED:
-                raise CheckpointError(f"the state does not fit the loader of a host: {host.text('message', 0)}")
+        for host in hosts:
+            if self._states is not None and host.restore(self._states).kind == FAILED:
+                message = host.text("message")
+                self._end_hosts()  # else the next call would begin from the start
+                raise CheckpointError(f"the state does not fit the loader of a host: {message}")
         return hosts
 
     def _decide(self, hosts: list[Caller], step: _Step, number: int) -> None:
@@ -246,8 +259,14 @@ class RemoteIterator(ClosedAtExit):
             {"remote": 1, "step": self.step, "shards": [states[shard] for shard in sorted(states)]}
         ).encode()
 
-    def set_state(self, state: bytes) -> None:
+    def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
+
+        Hosts check the state when they begin, at the next call of another method.
+
+        Args:
+            state: result of `get_state`.
+            strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
             CheckpointError: it is not a state of a `RemoteLoader`.
@@ -262,7 +281,7 @@ class RemoteIterator(ClosedAtExit):
                 f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its get_state()."
             ) from error
         self._end_hosts()
-        self._begin(states, step)
+        self._begin(json.dumps({"states": states, "strict": strict}), step)
 
     def _check_open(self) -> None:
         if self._closed:
