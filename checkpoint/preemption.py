@@ -79,7 +79,8 @@ def on_preemption(
 class Preemptible(Generic[T]):
     """Iterator that ends early if the process is asked to end. Made by `on_preemption`.
 
-    Signals are handled as before after the end of the loop, of a `with` block, or of the object.
+    Signals are handled as before after the end of the loop, of a `with` block, or of the object. The loop itself may run in
+    any thread.
 
     Attributes:
         iterator: the iterator whose elements it delivers.
@@ -99,14 +100,13 @@ class Preemptible(Generic[T]):
         self.iterator, self.preempted = iterator, False
         self._save, self._is_over = save, False
         self._came = _Notice()
-        self._formers: dict[int, Any] = {}
         # A loop that was left without `close` must not keep the process from ending.
-        self._restore = weakref.finalize(self, _restore, self._formers, self._came)
+        self._restore = weakref.finalize(self, self._came.leave)
         for number in signals:
             if number == signal.SIGTERM and _are_connected():
                 continue  # the coordination service of JAX handles it
             try:
-                self._formers[number] = signal.signal(number, self._came)
+                self._came.formers[number] = signal.signal(number, self._came)
             except (OSError, ValueError, TypeError) as error:
                 self.close()
                 raise ValueError(
@@ -185,17 +185,33 @@ class _Notice:
 
     came = False
     passed_on = False
+    _is_over = False
+
+    def __init__(self) -> None:
+        self.formers: dict[int, Any] = {}  # former handler of each signal
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._is_over:  # the loop ended in a thread that could not put the former handlers back
+            self.leave()
+            if signal.getsignal(number) is not self:
+                os.kill(os.getpid(), number)
+            return
         self.came = True
+        if isinstance(former := self.formers.get(number), _Notice):  # of a loop around this one
+            former(number, frame)
 
+    def leave(self) -> None:
+        """Put the former handlers back where no other handler has taken the place of this one.
 
-def _restore(formers: dict[int, Any], notice: _Notice) -> None:
-    """Put the former handlers back where no other handler has taken the place of `notice`."""
-    for number, former in formers.items():
-        if signal.getsignal(number) is notice and former is not None:
-            signal.signal(number, former)
-    formers.clear()
+        In other threads than the main one, that is done when the next signal comes.
+        """
+        self._is_over = True
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, former in self.formers.items():
+            if signal.getsignal(number) is self and former is not None:
+                signal.signal(number, former)
+        self.formers.clear()
 
 
 def _are_connected() -> bool:

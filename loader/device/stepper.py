@@ -42,8 +42,10 @@ class Stepper:
         self._on_uneven = description.on_uneven
         # True: batches arrive here unchanged, so the numbers of rows that their iterator has promised are right.
         self._promises = description.transform is None
-        self._repeats = Repeats(description) if description.on_uneven == "repeat" else None
-        self._template: Any = None
+        self._repeats = (
+            Repeats(description.source, description.transform) if description.on_uneven == "repeat" else None
+        )
+        self._templates: dict[str, Any] = {}  # a batch without rows of each layout
         self._constants: dict[str, bytes] | None = None  # leaves without rows, which must be equal in all batches
         self._known: tuple[Arrangement, int] | None = None
         self._known_verdict: Verdict | None = None
@@ -130,10 +132,10 @@ class Stepper:
         at = self._step_at(item)
         if prepared is None:
             return Offer("end", self._on_uneven, at=at, stops=self._upstream.stops)
-        if self._agreement is not None and self._on_uneven == "pad" and self._template is None:
-            self._template, self._constants = prepared.template(), prepared.constants()
-            self._agreement.give_template(self._template)
         known = prepared.arrangement
+        if self._agreement is not None and self._on_uneven == "pad" and known.described not in self._templates:
+            self._templates[known.described], self._constants = prepared.template(), prepared.constants()
+            self._agreement.give_template(known.described, self._templates[known.described])
         steady = self._upstream.steady(item.mark) if self._promises else 1
         return Offer(
             "batch",
@@ -172,24 +174,38 @@ class Stepper:
 
     def _filler(self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped) -> Prepared | None:
         """Return the batch that this process delivers after its end: an empty one, or one of its own batches again."""
+        assert self._agreement is not None
+        layout = self._agreement.layout
         if self._repeats is None:
-            return self._empty(stopped)
-        return self._transfer.prepare(self._repeats.batch(verdict.at - self._step_at(item) - 1))
+            return self._empty(self._agreement, layout, stopped)
+        prepared = self._transfer.prepare(self._repeats.batch(verdict.at - self._step_at(item) - 1))
+        if prepared.arrangement.described != layout:
+            raise ShardingError(
+                "this process has no batch left, and the batch that it would repeat has another shape than the batch of the "
+                f"other processes ({prepared.arrangement.described}, not {layout}). Make all batches alike, or pass "
+                'on_uneven="pad" or "drop".'
+            )
+        return prepared
 
-    def _empty(self, stopped: Stopped) -> Prepared | None:
-        """Return a batch without rows, to be filled up with zeros, with the structure of earlier batches.
+    def _empty(self, agreement: Agreement, layout: str, stopped: Stopped) -> Prepared | None:
+        """Return a batch without rows, to be filled up with zeros, with the structure of the other processes' batches.
 
         Args:
+            agreement: agreement with the other processes.
+            layout: description of the leaves of their batches.
             stopped: function that returns True to stop waiting for a batch of another process, whose structure is used
-                if this process had none; the result is then None.
+                if this process had none like it; the result is then None.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not
                 imported.
         """
-        if self._template is None and self._agreement is not None:
-            self._template = self._agreement.template(stopped)
-        return None if self._template is None else self._transfer.prepare(self._template)
+        if layout not in self._templates:
+            template = agreement.template(stopped)
+            if template is None:
+                return None
+            self._templates[layout] = template
+        return self._transfer.prepare(self._templates[layout])
 
     def _failure(self, error: BaseException) -> Offer:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))

@@ -73,7 +73,7 @@ class Transfer:
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._arrangement = self._arranged(structure, kinds)
         if known.cut and self._looks:
-            self.warning = _describe_cut(leaves, known)
+            self.warning = describe_cut(leaves, known)
             self._looks = self.warning is None
         return Prepared(leaves, known)
 
@@ -95,7 +95,7 @@ class Transfer:
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
         filled = frozenset(going[index] for index in with_rows)
-        cut = [(number, narrow) for number in going if (narrow := _narrower(kinds[number][1])) is not None]
+        cut = [(number, narrow) for number in going if (narrow := narrower(kinds[number][1])) is not None]
         return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor, cut)
 
     @property
@@ -103,7 +103,7 @@ class Transfer:
         return self._description.on_unsupported == "keep"
 
     def _goes(self, name: str, dtype: Any) -> bool:
-        if _is_supported(dtype):
+        if is_supported(dtype):
             return True
         if self._keeps:
             return False
@@ -159,7 +159,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
     return np.asarray(value)
 
 
-def _narrower(dtype: Any) -> Any:
+def narrower(dtype: Any) -> Any:
     """Return the dtype in which devices hold integers of a dtype, if it has fewer bits; else None."""
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return None
@@ -167,7 +167,7 @@ def _narrower(dtype: Any) -> Any:
     return held if held.itemsize < dtype.itemsize else None
 
 
-def _describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
+def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
     """Return a warning about the first integer in a batch that does not fit into its dtype on devices; None if all fit."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
@@ -195,7 +195,7 @@ def _kind(dtype: Any) -> str:
     return f"dtype {dtype}" if isinstance(dtype, np.dtype) else f"type {dtype.__name__}"
 
 
-def _is_supported(dtype: Any) -> bool:
+def is_supported(dtype: Any) -> bool:
     """Return True if jax has arrays of a dtype, including its own dtypes such as bfloat16 and random keys."""
     if not isinstance(dtype, np.dtype):
         return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False

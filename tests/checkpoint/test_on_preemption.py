@@ -95,6 +95,56 @@ def test_a_loop_that_is_left_handles_signals_no_more():
         signal.signal(signal.SIGTERM, former)
 
 
+@pytest.mark.parametrize("is_preempted", [True, False])
+def test_a_loop_may_run_in_another_thread(is_preempted):
+    """It ends as in the main thread; from the next signal on, signals are handled as before."""
+    came, found = [], []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with iter(loader()) as iterator:
+            batches = on_preemption(iterator, lambda it: found.append(it.step))
+            if is_preempted:
+                os.kill(os.getpid(), signal.SIGTERM)
+            thread = threading.Thread(target=lambda: found.append(len(list(batches))))
+            thread.start()
+            thread.join()
+            assert (found, batches.preempted) == (([0, 0], True) if is_preempted else ([RECORDS // 2], False))
+            assert came == []
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert came == [signal.SIGTERM]
+            assert signal.getsignal(signal.SIGTERM).__name__ == "<lambda>"
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def test_a_loop_that_is_dropped_in_another_thread_does_not_keep_the_process():
+    """The next signal is handled as before."""
+    came = []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with iter(loader()) as iterator:
+            held = [on_preemption(iterator, pytest.fail)]
+            thread = threading.Thread(target=held.clear)
+            thread.start()
+            thread.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert came == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def test_a_signal_in_an_inner_loop_ends_the_outer_one_too():
+    """As of an evaluation in a training: both are saved, the inner one first."""
+    saved = []
+    with iter(loader()) as training, iter(loader()) as evaluation:
+        outer = on_preemption(training, lambda it: saved.append("training"))
+        for _ in outer:
+            for _ in on_preemption(evaluation, lambda it: saved.append("evaluation")):
+                os.kill(os.getpid(), signal.SIGTERM)
+    assert saved == ["evaluation", "training"]
+    assert (training.step, evaluation.step) == (1, 1)
+
+
 def test_an_error_of_save_is_raised():
     """And the loop is over."""
 

@@ -63,7 +63,8 @@ class Agreement:
         self._agreed: tuple[Offer, Go] | None = None  # … this process's offer for them, and the verdict
         self._kept_from = 0
         self._with_batches: list[int] = []
-        self._gave_template = False
+        self._gave: set[str] = set()
+        self.layout = ""  # of the batches that others offered for the last step
         self.left = False  # True: the next run needs a new agreement
         self.spoiled = False  # True: this process failed at a batch that had been agreed on, and the others continued
 
@@ -93,6 +94,7 @@ class Agreement:
             return None
         verdict = decide(offers, self._step)
         self._with_batches = [process for process in self._processes if offers[process].kind == "batch"]
+        self.layout = offers[self._with_batches[0]].layout if self._with_batches else ""
         if isinstance(verdict, Go):
             self._certain, self._agreed = int(min(verdict.certain, self._store.most_certain)), (offer, verdict)
         self._forget()
@@ -157,17 +159,17 @@ class Agreement:
             self._store.delete(f"{self._folder}{self._kept_from}/")
             self._kept_from = block
 
-    def give_template(self, template: Any) -> None:
-        """Send the other processes a batch without rows, as a pattern for those that never had a batch.
+    def give_template(self, layout: str, template: Any) -> None:
+        """Send the other processes a batch without rows, as a pattern for those that have no batch with its layout.
 
-        Only the first call has an effect.
+        Only the first call for a layout has an effect.
         """
-        if not self._gave_template:
-            self._store.set(f"{self._folder}template/{self._me}", to_text(template))
-            self._gave_template = True
+        if layout not in self._gave:
+            self._store.set(f"{self._templates(layout)}{self._me}", to_text(template))
+            self._gave.add(layout)
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return the batch without rows that another process published.
+        """Return a batch without rows of another process, with the layout of the batches at the last step.
 
         Args:
             stopped: function that returns True to stop waiting; the result is then None.
@@ -177,8 +179,12 @@ class Agreement:
                 as text.
         """
         process = self._with_batches[0]
-        text = self._wait_for(f"{self._folder}template/", str(process), stopped)
+        text = self._wait_for(self._templates(self.layout), str(process), stopped)
         return None if text is None else from_text(text)
+
+    def _templates(self, layout: str) -> str:
+        digest = hashlib.blake2b(layout.encode(), digest_size=8).hexdigest()
+        return f"{self._folder}template/{digest}/"
 
     def leave(self, failure: Offer | None) -> None:
         """Leave the run. The other processes get a message; the last one to leave deletes the keys.

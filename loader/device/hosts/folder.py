@@ -126,6 +126,7 @@ class Meeting:
         self._numbers: dict[int, str] = {}  # of the others, as they were when the processes met
         self._alive: dict[int, tuple[int, float]] = {}  # of the others, the last count and when it came
         self._beats, self._checked = 0, 0.0
+        self._said_hello = False
         self._leaves = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -149,6 +150,7 @@ class Meeting:
         while self.run is None:
             if stopped():
                 return False
+            self._check_place()
             said = {process: self._hello(process) for process in self._others}
             self._numbers = {process: str(text["number"]) for process, text in said.items() if text}
             self._say_hello()
@@ -165,6 +167,17 @@ class Meeting:
             else:
                 time.sleep(LONGEST_PAUSE)
         return True
+
+    def _check_place(self) -> None:
+        """Raise HostsError if another process has written to this process's file since this one did: it has the same index."""
+        own = self._hello(self._me) if self._said_hello else None
+        if own is not None and own["number"] != self._number:
+            count = len(self._others) + 1
+            raise HostsError(
+                f"two processes have the index {self._me} of {count} in the folder {shorten(self._folder)}, or this process "
+                f"was started a second time. Pass ShardOptions({self._me}, {count}) in one process only, and give each "
+                "program a folder of its own."
+            )
 
     def _is_met(self, hello: dict[str, Any]) -> bool:
         return bool(hello["met"].get(str(self._me)) == self._number)
@@ -220,6 +233,7 @@ class Meeting:
         return said if isinstance(said, dict) and {"number", "met", "beats"} <= set(said) else None
 
     def _say_hello(self) -> None:
+        self._said_hello = True
         hello = {"number": self._number, "met": self._numbers, "beats": self._beats}
         _write(self._folder / "hello" / str(self._me), json.dumps(hello))
 

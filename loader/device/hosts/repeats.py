@@ -5,10 +5,10 @@ In: the number of a batch after the end. Out: the batch. Runs on the transfer th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....errors import HostsError
-from ..options import CommonOptions
 
 
 class Repeats:
@@ -17,11 +17,12 @@ class Repeats:
     Which batch follows depends only on the number of batches since the end, so a resumed run gets the same ones.
 
     Args:
-        description: options of the feeder, with the loader.
+        loader: the loader.
+        transform: function that is applied to each batch; None for no function.
     """
 
-    def __init__(self, description: CommonOptions) -> None:
-        self._loader, self._transform = description.source, description.transform
+    def __init__(self, loader: Iterable[Any], transform: Callable[[Any], Any] | None = None) -> None:
+        self._loader, self._transform = loader, transform
         self._iterator: Any = None
         self._next = 0  # number of the batch that the iterator returns next
 

@@ -23,8 +23,8 @@ class RemoteLoader(RemoteOptions):
         make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose batches are arrays of
             numbers. It runs on each host, where it must be importable or can be pickled by cloudpickle.
         sharding: sharding of the batches, `NamedSharding` or `(mesh, axis names)`, which divides their rows.
-        on_uneven: what to do at a step at which hosts have different numbers of rows: "error", "drop" or "pad", as in
-            `to_device`.
+        on_uneven: what to do at a step at which hosts have different numbers of rows: "error", "drop", "pad" or
+            "repeat", as in `to_device`.
         host_of: function that returns a key of the host of a device. Default: as jax says.
         buffer_size: number of batches that are made ahead.
 

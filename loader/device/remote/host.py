@@ -1,14 +1,14 @@
 """The loader of one host, which runs there by jax's colocated Python.
 
 In: calls of the controlling process, whose arguments are small arrays on the host's CPU devices. Out: arrays on the same
-devices. All results of a method have the same shapes, because jax compiles each call once: batches are filled up, and texts are
-arrays of a fixed length.
+devices. jax compiles a method once for each length of its argument, and the results of one length must all have the same
+shapes. So `next` and `take` get a longer argument for each layout and number of rows, and texts come in parts of one length.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,19 +17,19 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ....common.messages import shorten
 from ....errors import HostsError
-from ....operations.trees import flatten
+from ....operations.trees import flatten, leaf_names
 from ....samplers import ShardOptions
-from ..hosts.template import from_text, to_text
+from ..hosts.repeats import Repeats
+from ..hosts.template import to_text
+from ..prepared import Arrangement, Prepared
+from ..transfer import describe_cut, is_supported, narrower
 from ..upstream import Upstream
 
-TEXT_BYTES = 1 << 16
-"""Size of the arrays in which texts travel, with four bytes for their length."""
-
-KEPT = 64
-"""Number of last batches whose states can be asked for; more than are made ahead."""
+PART_BYTES = 1 << 12
+"""Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
 
 END, BATCH, FAILED = range(3)
-"""First number of the information about a step. The second is the number of rows."""
+"""Kinds of an answer."""
 
 
 class Share(NamedTuple):
@@ -39,13 +39,33 @@ class Share(NamedTuple):
         shard: index of its shard, and number of shards.
         parts: number of parts into which the rows that the host loads are divided.
         places: for each of its devices, the index of the part that the device holds.
-        spreads: True: a short batch is divided evenly over the parts. False: its rows fill the first parts.
+        repeats: True: missing rows are rows that came before. False: they are zeros.
     """
 
     shard: tuple[int, int]
     parts: int
     places: tuple[int, ...]
-    spreads: bool
+    repeats: bool
+
+
+class Answer(NamedTuple):
+    """The numbers that a host tells about a step.
+
+    Attributes:
+        kind: `END`, `BATCH` or `FAILED`.
+        rows: number of rows of the batch.
+        usual: number of rows to which it is filled up if rows are missing; 0 if it is not filled up.
+        layout: number of the layout on this host: the structure, dtypes and shapes of batches, without the rows.
+        at: number of batches of this host's stream so far, also of earlier runs.
+        warns: 1 if the host has a warning for the user; else 0.
+    """
+
+    kind: int
+    rows: int = 0
+    usual: int = 0
+    layout: int = -1
+    at: int = 0
+    warns: int = 0
 
 
 class HostSide:
@@ -58,152 +78,211 @@ class HostSide:
 
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
-        self._iterator = iter(make_loader(ShardOptions(*share.shard)))
+        loader = make_loader(ShardOptions(*share.shard))
+        self._iterator = iter(loader)
         self._upstream = Upstream(self._iterator, owned=True)
+        self._upstream.loader("RemoteLoader")
+        self._repeats = Repeats(loader) if share.repeats else None
         self._marks = {0: self._upstream.mark()}
-        self._step, self._rows = 0, 0
-        self._first: Any = None  # the first batch, which was read for its shapes
-        self._message = ""
+        self._batches: dict[int, Prepared] = {}  # by step, until the controlling process has received the step
+        self._asked = 0
+        self._numbers: dict[Hashable, int] = {}  # of layouts
+        self._layouts: list[Prepared] = []  # a batch without rows of each layout
+        self._messages: dict[int, str] = {}  # errors and warnings, by step
+        self._warned, self._text = False, b""
 
-    def restore(self, token: Any, text: Any) -> Any:
-        """Restore the states of all shards, in a text. The result is a number without meaning."""
-        states = [state.encode() for state in json.loads(unpacked(text))]
-        if len(states) == self._share.shard[1]:
-            self._iterator.set_state(states[self._share.shard[0]])
-        else:
-            self._iterator.set_states(states)
-        self._marks = {0: self._upstream.mark()}
-        return _on(token, np.int32(0))
-
-    def describe(self, token: Any) -> Any:
-        """Return a text with the usual number of rows, and a batch without rows.
-
-        It is "" if there is no batch; after an error, it has -1 and the error.
-        """
+    def restore(self, text: Any) -> Any:
+        """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error."""
         try:
-            self._first = self._read()
+            told = json.loads(np.asarray(text).tobytes())
+            states, strict = [state.encode() for state in told["states"]], told["strict"]
+            if len(states) == self._share.shard[1]:
+                self._iterator.set_state(states[self._share.shard[0]], strict)
+            else:
+                self._iterator.set_states(states, strict)
+            self._marks = {0: self._upstream.mark()}
+            answer = Answer(BATCH)
         except Exception as error:
-            return _on(token, packed(json.dumps([-1, f"{type(error).__name__}: {shorten(error)}"])))
-        if self._first is None:
-            return _on(token, packed(""))
-        leaves, structure, rows = _split(self._first)
-        usual = max(rows, self._upstream.usual_rows(self._marks[1], rows, False))
-        return _on(token, packed(json.dumps([usual, to_text(structure.unflatten([leaf[:0] for leaf in leaves]))])))
+            answer = self._failed(0, error)
+        return _on(text, _in_words(answer))
 
-    def next(self, token: Any, rows: Any, text: Any) -> Any:
-        """Return the leaves of the next batch, each with the parts of this host's devices, and information about it.
+    def next(self, call: Any) -> Any:
+        """Read the next batch, and return it if it has the expected layout and not more rows; and an `Answer`.
 
         Args:
-            token: step number.
-            rows: number of rows to which batches are filled up.
-            text: a batch without rows, as text.
+            call: number of steps that were received, and the expected layout and rows; -1 if no layout is expected.
         """
-        wanted = int(np.asarray(rows))
-        empty, structure = flatten(from_text(unpacked(text)))
-        leaves, count, kind = empty, 0, END
+        taken, layout, rows = numbers_of(call)
+        for former in (self._marks, self._batches, self._messages):
+            for step in [step for step in former if step < taken]:
+                del former[step]
+        step, self._asked = self._asked, self._asked + 1
+        answer = self._read(step, lambda: next(self._iterator, None))
+        mark = self._marks[step + 1] = self._upstream.mark()
+        if answer.kind == BATCH:
+            answer = answer._replace(usual=self._upstream.usual_rows(mark, answer.rows, False))
+        answer = answer._replace(at=int(mark.step))
+        return self._placed(call, step, layout, rows), _on(call, _in_words(answer))
+
+    def take(self, call: Any) -> Any:
+        """Return the batch of a step that was read: `call` has the step, the layout, and the number of rows."""
+        return self._placed(call, *numbers_of(call))
+
+    def again(self, call: Any) -> Any:
+        """Make a step of a batch that came before: `call` has the step, and the number of the batch. Return an `Answer`."""
+        step, number, _ = numbers_of(call)
+        assert self._repeats is not None
+        repeats = self._repeats
+        return _on(call, _in_words(self._read(step, lambda: repeats.batch(number))))
+
+    def _read(self, step: int, read: Callable[[], Any]) -> Answer:
         try:
-            batch = self._first if self._first is not None else self._read()
-            self._first = None
-            if batch is not None:
-                leaves, own, count = _split(batch)
-                kind = BATCH
-                if own != structure or count > wanted:
-                    raise HostsError(
-                        f"a batch has {count} rows of {wanted}, or other leaves than the first one. Make all batches alike."
-                    )
-        except Exception as error:
-            leaves, count, kind, self._message = empty, 0, FAILED, f"{type(error).__name__}: {shorten(error)}"
-        self._step += 1
-        parts = [self._placed(leaf.astype(like.dtype), count, wanted) for leaf, like in zip(leaves, empty)]
-        return [_divided(token, part) for part in parts], _on(token, np.array([kind, count], np.int32))
-
-    def _read(self) -> Any:
-        batch = next(self._iterator, None)
-        number = len(self._marks) if not self._marks else max(self._marks) + 1
-        self._marks[number] = self._upstream.mark()
-        self._marks.pop(number - KEPT, None)
-        return batch
-
-    def _placed(self, leaf: Any, count: int, wanted: int) -> Any:
-        """Return the rows of each device of this host, one device after another."""
-        parts = self._share.parts
-        whole = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)
-        if self._share.spreads and count % parts == 0:
-            whole.reshape(parts, -1, *leaf.shape[1:])[:, : count // parts] = leaf.reshape(
-                parts, count // parts, *leaf.shape[1:]
+            batch = read()
+            if batch is None:
+                return Answer(END)
+            prepared = as_prepared(batch)
+            self._batches[step] = prepared
+            return Answer(
+                BATCH, prepared.arrangement.rows, 0, self._layout_of(prepared), warns=self._warns(step, prepared)
             )
-        else:
-            whole[:count] = leaf
-        pieces = whole.reshape(parts, -1, *leaf.shape[1:])
-        return np.concatenate([pieces[place] for place in self._share.places])
+        except Exception as error:
+            return self._failed(step, error)
 
-    def message(self, token: Any) -> Any:
-        """Return the text of the last error."""
-        return _on(token, packed(self._message))
+    def _failed(self, step: int, error: Exception) -> Answer:
+        self._messages[step] = f"{type(error).__name__}: {shorten(error)}"
+        return Answer(FAILED)
 
-    def state(self, token: Any) -> Any:
-        """Return the state after some batches, as text. `token` is their number."""
-        number = min(int(np.asarray(token)), max(self._marks))
-        return _on(token, packed(self._marks[number].get_state().decode()))
+    def _warns(self, step: int, prepared: Prepared) -> int:
+        """Return 1 if integers of a batch do not fit into their dtype on devices, for the first time; else 0."""
+        if self._warned or not prepared.arrangement.cut:
+            return 0
+        text = describe_cut(prepared.leaves, prepared.arrangement)
+        if text is not None:
+            self._warned, self._messages[step] = True, text
+        return int(text is not None)
 
-    def end(self, token: Any) -> Any:
-        """Close the loader. The result is a number without meaning."""
+    def _layout_of(self, prepared: Prepared) -> int:
+        known = prepared.arrangement
+        number = self._numbers.setdefault((known.structure, known.described), len(self._numbers))
+        if number == len(self._layouts):
+            self._layouts.append(as_prepared(prepared.template()))
+        return number
+
+    def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
+        """Return the leaves of a batch, filled up to a number of rows, each with the parts of this host's devices.
+
+        If the batch has another layout or more rows, the leaves are zeros. Without a layout, there are none.
+        """
+        if layout < 0:
+            return []
+        prepared = self._batches.get(step)
+        if prepared is None or self._layout_of(prepared) != layout or prepared.arrangement.rows > rows:
+            prepared = self._layouts[layout]
+        return [_divided(call, self._in_parts(leaf)) for leaf in prepared.filled(rows, self._share.repeats)]
+
+    def _in_parts(self, leaf: Any) -> Any:
+        """Return the rows of each device of this host, one device after another."""
+        parts, places = self._share.parts, self._share.places
+        if places == tuple(range(parts)):
+            return leaf
+        pieces = leaf.reshape(parts, len(leaf) // parts, *leaf.shape[1:])
+        return np.concatenate([pieces[place] for place in places])
+
+    def message(self, call: Any) -> Any:
+        """Return the first part of the error or warning at a step, the first number of `call`; after `restore`, at step 0."""
+        return self._begin_text(call, self._messages[numbers_of(call)[0]])
+
+    def state(self, call: Any) -> Any:
+        """Return the first part of the state after some batches; their number is the first one of `call`."""
+        number = min(numbers_of(call)[0], max(self._marks))
+        return self._begin_text(call, self._marks[number].get_state().decode())
+
+    def layout(self, call: Any) -> Any:
+        """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
+        return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
+
+    def _begin_text(self, call: Any, text: str) -> Any:
+        self._text = text.encode()
+        return _on(call, part_of(self._text, 0))
+
+    def part(self, call: Any) -> Any:
+        """Return another part of the last text, from the byte that is the first number of `call`."""
+        return _on(call, part_of(self._text, numbers_of(call)[0]))
+
+    def end(self, call: Any) -> Any:
+        """Close the loader. The result is an `Answer` without meaning."""
+        if self._repeats is not None:
+            self._repeats.close()
         self._iterator.close()
-        return _on(token, np.int32(0))
+        return _on(call, _in_words(Answer(END)))
 
 
-def _split(batch: Any) -> tuple[list[Any], Any, int]:
-    """Return the leaves of a batch, its structure, and its number of rows.
+def as_prepared(batch: Any) -> Prepared:
+    """Return a batch with facts about its leaves.
 
     Raises:
         HostsError: a leaf is not an array of numbers with rows, or the leaves have different numbers of rows.
     """
     leaves, structure = flatten(batch)
     arrays = [np.asarray(leaf) for leaf in leaves]
-    rows = {array.shape[0] if array.ndim and array.dtype.kind in "biufc" else -1 for array in arrays}
+    rows = {array.shape[0] if array.ndim and is_supported(array.dtype) else -1 for array in arrays}
     if len(rows) != 1 or -1 in rows:
         raise HostsError(
             "a batch for a RemoteLoader must be made of arrays of numbers with one row for each record. Remove other leaves "
             "in a map, and end the loader with a Batch."
         )
-    return arrays, structure, rows.pop()
+    kinds = [(array.shape, array.dtype) for array in arrays]
+    going = list(range(len(arrays)))
+    cut = [(number, narrow) for number in going if (narrow := narrower(arrays[number].dtype)) is not None]
+    names = leaf_names(structure)
+    known = Arrangement(structure, kinds, names, going, [], 0, frozenset(going), rows.pop(), 1, cut)
+    return Prepared(arrays, known)
 
 
-def packed(text: str) -> Any:
-    """Return a text as an array of a fixed length.
+def numbers_of(call: Any) -> tuple[int, int, int]:
+    """Return the three numbers of an argument."""
+    first, second, third = np.asarray(call)[:3].tolist()
+    return first, second, third
 
-    Raises:
-        HostsError: the text is too long.
 
-    >>> unpacked(packed("a text"))
+def _in_words(answer: Answer) -> Any:
+    return np.array(answer, np.int64).view(np.int32)  # jax has no integers of 64 bits
+
+
+def answer_of(array: Any) -> Answer:
+    """Return the answer of which a host has made an array."""
+    return Answer(*np.asarray(array).view(np.int64).tolist())
+
+
+def part_of(text: bytes, start: int) -> Any:
+    """Return a part of a text, from a byte on, and the length of the whole text, as an array of a fixed length."""
+    content = len(text).to_bytes(8, "little") + text[start : start + PART_BYTES - 8]
+    return np.frombuffer(content.ljust(PART_BYTES, b"\0"), np.uint8)
+
+
+def text_of(read: Callable[[int], Any]) -> str:
+    """Return the text that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
+
+    >>> text_of(lambda start: part_of(b"a text", start))
     'a text'
     """
-    content = text.encode()
-    if len(content) > TEXT_BYTES - 4:
-        raise HostsError(
-            f"a state or description has {len(content)} bytes, more than {TEXT_BYTES - 4}. Use a pipeline with fewer parts."
-        )
-    array = np.zeros(TEXT_BYTES, np.uint8)
-    array[:4] = np.frombuffer(len(content).to_bytes(4, "little"), np.uint8)
-    array[4 : 4 + len(content)] = np.frombuffer(content, np.uint8)
-    return array
+    content, length = b"", -1
+    while len(content) != length:
+        array = np.asarray(read(len(content))).tobytes()
+        length = int.from_bytes(array[:8], "little")
+        content = (content + array[8:])[:length]
+    return content.decode()
 
 
-def unpacked(array: Any) -> str:
-    """Return the text that `packed` made an array of."""
-    content = np.asarray(array).tobytes()
-    return content[4 : 4 + int.from_bytes(content[:4], "little")].decode()
+def _on(call: Any, value: Any) -> Any:
+    return jax.device_put(value, NamedSharding(call.sharding.mesh, PartitionSpec()))
 
 
-def _on(token: Any, value: Any) -> Any:
-    return jax.device_put(value, NamedSharding(token.sharding.mesh, PartitionSpec()))
+def _divided(call: Any, value: Any) -> Any:
+    return jax.device_put(value, NamedSharding(call.sharding.mesh, PartitionSpec("device")))
 
 
-def _divided(token: Any, value: Any) -> Any:
-    return jax.device_put(value, NamedSharding(token.sharding.mesh, PartitionSpec("device")))
-
-
-def token_for(devices: Sequence[Any], value: Any) -> Any:
+def on_host(cpus: Sequence[Any], value: Any) -> Any:
     """Return a value as an array on all CPU devices of a host, for a call of its loader."""
-    mesh = jax.sharding.Mesh(np.array(devices), ("device",))
+    mesh = jax.sharding.Mesh(np.array(cpus), ("device",))
     return jax.device_put(value, NamedSharding(mesh, PartitionSpec()))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -16,59 +17,61 @@ from jax.sharding import NamedSharding
 
 from ....common.closing import ClosedAtExit
 from ....common.messages import short_repr
+from ....common.validation import warn
 from ....errors import CheckpointError, ClosedError, HostsError
-from ....operations.trees import flatten
 from ..hosts.shard_options import shard_of
-from ..hosts.template import from_text
-from ..hosts.verdict import Offer, Refuse, Stop, decide
+from ..hosts.verdict import FILLING, Go, Offer, Refuse, Stop, Verdict, decide
+from ..prepared import Prepared
 from ..shardings import leading_parts
-from .host import BATCH, FAILED, HostSide, Share, packed, token_for, unpacked
+from .caller import AskedBatch, Caller
+from .host import BATCH, FAILED, Answer, HostSide, Share, answer_of
 from .options import RemoteOptions
 
 
-class _Host(NamedTuple):
-    """A host as the controlling process sees it.
+@dataclass
+class _Step:
+    """A step that all hosts were asked for.
 
     Attributes:
-        devices: its devices in the sharding.
-        cpus: the CPU devices on which its loader's arrays are.
-        shard: index of its shard.
-        loader: the loader that runs there.
+        asked: what each host was asked for.
+        verdict: what all hosts do; None: not yet decided.
+        rows: number of rows of each host's batch, of those that are real.
+        leaves: leaves of each host; None for a host whose rows are all zeros.
+        layout: a batch without rows.
+        wanted: number of rows of each host, with those that are filled in.
     """
 
-    devices: list[Any]
-    cpus: tuple[Any, ...]
-    shard: int
-    loader: Any
+    asked: list[AskedBatch]
+    verdict: Verdict | None = None
+    rows: list[int] = field(default_factory=list)
+    leaves: list[list[Any] | None] = field(default_factory=list)
+    layout: Prepared | None = None
+    wanted: int = 0
 
-    def token(self, value: Any) -> Any:
-        return token_for(self.cpus, value)
-
-    def text(self, method: str, value: int = 0) -> str:
-        return unpacked(getattr(self.loader, method)(self.token(np.int32(value))))
+    def is_answered(self) -> bool:
+        return all(asked.answer.is_ready() for asked in self.asked)
 
 
 class RemoteIterator(ClosedAtExit):
     """One pass over the stream of a `RemoteLoader`. Its state is one small tree of all hosts, after the last batch received.
 
     Attributes:
-        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled in; None without "pad",
-            and before a batch was received.
+        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled in; None without "pad" or
+            "repeat", and before a batch was received.
     """
 
     def __init__(self, description: RemoteOptions) -> None:
         self._own = description
-        self._hosts: list[_Host] | None = None
-        self._pending: deque[list[Any]] = deque()
+        self._hosts: list[Caller] | None = None
+        self._pending: deque[_Step] = deque()
         self._closed = False
         self._begin(None, 0)
 
-    def _begin(self, states: list[str] | None, step: int) -> None:
-        """Let the hosts begin with the states of all shards, at a step; None: from the beginning."""
+    def _begin(self, states: str | None, step: int) -> None:
+        """Let the hosts begin with the states of all shards, a JSON text, at a step; None: from the beginning."""
         self.mask: Any = None
         self._states, self._former_steps = states, step
-        self._asked = self._taken = 0
-        self._rows, self._template = 0, ""
+        self._taken = 0
         self._ended = False
 
     def __iter__(self) -> Self:
@@ -79,34 +82,48 @@ class RemoteIterator(ClosedAtExit):
 
         Raises:
             StopIteration: the stream has ended on all hosts; with "drop", on one of them.
-            HostsError: a host failed; or, with "error", hosts have different numbers of rows.
+            HostsError: a host failed; hosts have batches of different shapes, or, with "error", different numbers of rows;
+                or the devices of a host cannot divide its rows equally.
+            CheckpointError: a state that was restored does not fit the loader.
             ClosedError: the iterator was closed.
         """
         self._check_open()
-        hosts = self._hosts or self._open()
-        if not self._template and not self._ended:
-            self._describe(hosts)
         if self._ended:
             raise StopIteration
-        while len(self._pending) < self._own.buffer_size:
-            self._pending.append([self._ask(host) for host in hosts])
-            self._asked += 1
-        results = self._pending.popleft()
-        verdict = decide(self._offers(hosts, results), self._taken)
+        hosts = self._ask_ahead()
+        for ahead, step in enumerate(self._pending):
+            if ahead and not step.is_answered():
+                break
+            if step.verdict is None:
+                self._decide(hosts, step, self._taken + ahead)
+            if not isinstance(step.verdict, Go):
+                break
+        verdict = self._pending[0].verdict
         if isinstance(verdict, Refuse):
-            self._pending.appendleft(results)
             raise HostsError(verdict.message)
         if isinstance(verdict, Stop):
             self._ended = True
             raise StopIteration
-        counts = [int(np.asarray(info)[1]) for _, info in results]
-        rows = self._rows if verdict.rows is not None else counts[0]
-        batch = self._assembled(hosts, [leaves for leaves, _ in results], rows)
-        self.mask = self._mask(hosts, counts) if self._own.on_uneven == "pad" else None
+        batch, mask = self._assembled(hosts, self._pending[0])
+        self._pending.popleft()
+        self.mask = mask
         self._taken += 1
         return batch
 
-    def _open(self) -> list[_Host]:
+    def start_prefetch(self) -> None:
+        """Start to load on the hosts now, instead of at the first `next`. Raises ClosedError after `close`."""
+        self._check_open()
+        if not self._ended:
+            self._ask_ahead()
+
+    def _ask_ahead(self) -> list[Caller]:
+        """Ask the hosts for the next batches, and return the hosts."""
+        hosts = self._hosts or self._open()
+        while len(self._pending) < self._own.buffer_size:
+            self._pending.append(_Step([host.ask(self._taken) for host in hosts]))
+        return hosts
+
+    def _open(self) -> list[Caller]:
         parts = leading_parts(self._own.sharding, self._own.host_of)
         remote, hosts = colocated_python_class(HostSide), []
         starts = self._own.sharding.devices_indices_map((sum(map(len, set(parts.values()))),))
@@ -114,66 +131,117 @@ class RemoteIterator(ClosedAtExit):
             devices = [device for device in starts if self._own.host_of(device) == key]
             own = sorted(held)
             places = tuple(own.index(starts[device][0].indices(len(starts))[0]) for device in devices)
-            share = Share(shard_of(key, parts), len(own), places, self._own.on_uneven != "pad")
-            loader = remote(self._own.make_loader, share)
-            hosts.append(_Host(devices, tuple(colocated_cpu_devices(tuple(devices))), share.shard[0], loader))
+            share = Share(shard_of(key, parts), len(own), places, self._own.on_uneven == "repeat")
+            cpus = tuple(colocated_cpu_devices(tuple(devices)))
+            hosts.append(Caller(devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)))
         self._hosts = hosts
-        if self._states is not None:
-            for host in hosts:
-                host.loader.restore(host.token(np.int32(0)), host.token(packed(json.dumps(self._states))))
+        for host in hosts:
+            if self._states is not None and host.restore(self._states).kind == FAILED:
+                message = host.text("message")
+                self._end_hosts()  # else the next call would begin from the start
+                raise CheckpointError(f"the state does not fit the loader of a host: {message}")
         return hosts
 
-    def _describe(self, hosts: list[_Host]) -> None:
-        """Ask all hosts for their first batch, so that all know the shapes of batches."""
-        told = [json.loads(text) for host in hosts if (text := host.text("describe"))]
-        for rows, text in told:
-            if rows < 0:
-                raise HostsError(f"a host failed before the first batch: {text}. Correct the cause, and start again.")
-            self._rows, self._template = max(rows, self._rows), text
-        parts = max(len(host.devices) for host in hosts)
-        self._rows = -(-self._rows // parts) * parts
-        self._ended = not told
+    def _decide(self, hosts: list[Caller], step: _Step, number: int) -> None:
+        """Decide what all hosts do at a step, and get the leaves of hosts that had expected another batch."""
+        answers = [answer_of(asked.answer) for asked in step.asked]
+        verdict = step.verdict = decide(self._offers(hosts, answers, number), number)
+        if not isinstance(verdict, Go):
+            return
+        for host, answer in zip(hosts, answers):
+            if answer.warns:
+                warn(host.text("message", number))
+        step.layout = next(host.layout(answer.layout) for host, answer in zip(hosts, answers) if answer.kind == BATCH)
+        step.rows = [answer.rows for answer in answers]
+        step.wanted = max(step.rows) if verdict.rows is None else verdict.rows
+        if any(step.wanted % host.parts for host in hosts):
+            step.verdict = Refuse(
+                f"batch {number} of this run has {step.wanted} rows of each host, which its devices cannot divide into "
+                f"{hosts[0].parts} equal parts. Choose another batch size, drop_remainder=True, or "
+                'on_uneven="pad".'
+            )
+            return
+        for host, asked, answer in zip(hosts, step.asked, answers):
+            leaves = self._leaves(host, asked, answer, step, number, verdict)
+            if isinstance(leaves, Refuse):
+                step.verdict = leaves
+                return
+            step.leaves.append(leaves)
 
-    def _ask(self, host: _Host) -> Any:
-        token, rows = host.token(np.int32(self._asked)), host.token(np.int32(self._rows))
-        return host.loader.next(token, rows, host.token(packed(self._template)))
+    def _leaves(
+        self, host: Caller, asked: AskedBatch, answer: Answer, step: _Step, number: int, verdict: Go
+    ) -> list[Any] | Refuse | None:
+        """Return the leaves of a host, filled up; None if all of its rows are zeros; or an error.
 
-    def _offers(self, hosts: list[_Host], results: list[Any]) -> dict[int, Offer]:
+        Args:
+            host: the host.
+            asked: what it was asked for.
+            answer: what it answered.
+            step: the step.
+            number: number of the step in this run.
+            verdict: what all hosts do.
+        """
+        if answer.kind == BATCH:
+            same = asked.expected == (answer.layout, step.wanted)
+            return asked.leaves if same else host.take(number, answer.layout, step.wanted)
+        if self._own.on_uneven != "repeat":
+            return None
+        answer = host.again(number, verdict.at - answer.at - 1)
+        if answer.kind != BATCH:
+            return Refuse(
+                f"a host cannot repeat a batch: {host.text('message', number)}. Correct the cause, and start again."
+            )
+        own, layout = host.layout(answer.layout).arrangement.described, step.layout
+        if layout is None or own != layout.arrangement.described:
+            return Refuse(
+                f"a host whose stream has ended would repeat a batch with {own}, but the batch of the others has another "
+                'shape. Make all batches alike, or pass on_uneven="pad".'
+            )
+        return host.take(number, answer.layout, step.wanted)
+
+    def _offers(self, hosts: list[Caller], answers: list[Answer], step: int) -> dict[int, Offer]:
         offers, policy = {}, self._own.on_uneven
-        for number, (host, (_, info)) in enumerate(zip(hosts, results)):
-            kind, rows = map(int, np.asarray(info))
-            if kind == FAILED:
-                offers[number] = Offer("failed", policy, detail=host.text("message"))
-            elif kind == BATCH:
-                usual = self._rows if policy == "pad" else 0
-                offers[number] = Offer("batch", policy, rows, usual, divisor=len(host.devices))
+        for number, (host, answer) in enumerate(zip(hosts, answers)):
+            if answer.kind == FAILED:
+                offers[number] = Offer("failed", policy, detail=host.text("message", step))
+            elif answer.kind == BATCH:
+                layout = host.layout(answer.layout).arrangement.described
+                usual = answer.usual if policy in FILLING else 0
+                offers[number] = Offer("batch", policy, answer.rows, usual, host.parts, layout, at=answer.at)
             else:
-                offers[number] = Offer("end", policy)
+                offers[number] = Offer("end", policy, at=answer.at)
         return offers
 
-    def _assembled(self, hosts: list[_Host], results: list[Any], rows: int) -> Any:
-        """Return the global batch, of the pieces that the hosts have made for their devices."""
-        shards = len({host.shard for host in hosts})
-        arrays = []
-        for number in range(len(results[0])):
-            pieces, devices = [], []
-            for host, leaves in zip(hosts, results):
-                by_device = {shard.device: shard.data for shard in leaves[number].addressable_shards}
-                for device, cpu in zip(host.devices, host.cpus):
-                    piece = by_device[cpu]
-                    pieces.append(piece if rows == self._rows else piece[: piece.shape[0] * rows // self._rows])
-                    devices.append(device)
-            arrays.append(self._global(pieces, devices, rows * shards))
-        return flatten(from_text(self._template))[1].unflatten(arrays)
+    def _assembled(self, hosts: list[Caller], step: _Step) -> tuple[Any, Any]:
+        """Return the global batch, of the pieces that the hosts have made for their devices, and its mask or None."""
+        assert step.layout is not None
+        devices = [device for host in hosts for device in host.devices]
+        pieces: list[Any] = []
+        for number, like in enumerate(step.layout.leaves):
+            for host, leaves in zip(hosts, step.leaves):
+                if leaves is None:
+                    pieces += self._zeros(host, like, step.wanted)
+                else:
+                    by_device = {shard.device: shard.data for shard in leaves[number].addressable_shards}
+                    pieces += [by_device[cpu] for cpu in host.cpus]
+        placed = jax.device_put(pieces, devices * len(step.layout.leaves))
+        rows, each = step.wanted * len({host.shard for host in hosts}), len(devices)
+        arrays = [
+            jax.make_array_from_single_device_arrays(
+                (rows, *like.shape[1:]), self._own.sharding, placed[number * each : (number + 1) * each]
+            )
+            for number, like in enumerate(step.layout.leaves)
+        ]
+        mask = self._mask(hosts, step) if self._own.on_uneven in FILLING else None
+        return step.layout.arrangement.structure.unflatten(arrays), mask
 
-    def _global(self, pieces: list[Any], devices: list[Any], rows: int) -> Any:
-        placed = jax.device_put(pieces, devices)
-        shape = (rows, *pieces[0].shape[1:])
-        return jax.make_array_from_single_device_arrays(shape, self._own.sharding, placed)
+    def _zeros(self, host: Caller, like: Any, rows: int) -> list[Any]:
+        shape, dtype = (rows // host.parts, *like.shape[1:]), jax.dtypes.canonicalize_dtype(like.dtype)
+        return [jax.numpy.zeros(shape, dtype, device=device) for device in host.devices]
 
-    def _mask(self, hosts: list[_Host], counts: list[int]) -> Any:
-        shards = {host.shard: count for host, count in zip(hosts, counts)}
-        mask = np.concatenate([np.arange(self._rows) < shards[shard] for shard in sorted(shards)])
+    def _mask(self, hosts: list[Caller], step: _Step) -> Any:
+        shards = {host.shard: rows for host, rows in zip(hosts, step.rows)}
+        mask = np.concatenate([np.arange(step.wanted) < shards[shard] for shard in sorted(shards)])
         return jax.device_put(mask, NamedSharding(self._own.sharding.mesh, self._own.sharding.spec))
 
     @property
@@ -191,8 +259,14 @@ class RemoteIterator(ClosedAtExit):
             {"remote": 1, "step": self.step, "shards": [states[shard] for shard in sorted(states)]}
         ).encode()
 
-    def set_state(self, state: bytes) -> None:
+    def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
+
+        Hosts check the state when they begin, at the next call of another method.
+
+        Args:
+            state: result of `get_state`.
+            strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
             CheckpointError: it is not a state of a `RemoteLoader`.
@@ -207,7 +281,7 @@ class RemoteIterator(ClosedAtExit):
                 f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its get_state()."
             ) from error
         self._end_hosts()
-        self._begin(states, step)
+        self._begin(json.dumps({"states": states, "strict": strict}), step)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -217,7 +291,7 @@ class RemoteIterator(ClosedAtExit):
         hosts, self._hosts = self._hosts or [], None
         self._pending.clear()
         for host in hosts:
-            jax.block_until_ready(host.loader.end(host.token(np.int32(0))))
+            jax.block_until_ready(host.end())
 
     def close(self) -> None:
         """Stop all work on all hosts. May be called twice."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ....common.messages import a_kind_of, short_repr
 from ....common.validation import one_of, whole_number
 from ....errors import MissingExtraError, ShardingError
 from ....samplers import ShardOptions
+from ..hosts.verdict import POLICIES, OnUneven
 from ..options import jax_for
 
 
@@ -35,7 +36,7 @@ class RemoteOptions:
 
     make_loader: Callable[[ShardOptions], Any]
     sharding: Any
-    on_uneven: Literal["error", "drop", "pad"] = "error"
+    on_uneven: OnUneven = "error"
     host_of: Callable[[Any], Any] = host_of_device
     buffer_size: int = 2
 
@@ -48,7 +49,7 @@ class RemoteOptions:
                 f"make_loader={short_repr(self.make_loader)} is {a_kind_of(self.make_loader)}. Pass a function that takes "
                 "ShardOptions and returns a loader."
             )
-        one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
+        one_of("on_uneven", self.on_uneven, *POLICIES)
         whole_number("buffer_size", self.buffer_size, 1, 32, "a number of batches from 1 to 32")
         sharding = as_shardings(self.sharding)
         leading_parts(sharding, self.host_of)

@@ -336,3 +336,35 @@ def test_hosts_with_devices_repeat_their_own_batches():
         assert [sum(mask) for _, mask, _ in seen] == ([len(batch) for batch in cut(own)] + [0] * 13)[:13]
         assert [step for _, _, step in seen] == list(range(1, 14))
         assert "process 1 has no batch at all" in error
+
+
+WIDER = """
+from jax.sharding import Mesh
+mesh = Mesh(np.array(jax.devices()), ("data",))
+records = [np.full(1 + number // 4, number) for number in range(16)]  # each batch has one more column
+keep = headrace.Filter(lambda row: row[0] % 2 == 0 or row[0] < 8)  # host 0 has four batches, host 1 two
+wider = headrace.load(records, transformations=[keep], batch_size=2, num_epochs=1,
+                      shard_options=headrace.ShardOptions(index, count))
+for policy in ("pad", "repeat"):
+    with iter(wider.to_device((mesh, "data"), on_uneven=policy)) as iterator:
+        seen = []
+        try:
+            for batch in iterator:
+                seen.append([batch.shape, np.asarray(batch.addressable_shards[0].data).tolist()])
+            say(seen, "")
+        except Exception as error:
+            say(seen, str(error))
+"""
+
+
+@pytest.mark.slow
+def test_filled_batches_have_the_shape_of_the_others():
+    """Also if shapes change from step to step; a batch of another shape cannot be repeated, which is an error."""
+    (padded, repeated), (others, refused) = together(WIDER, by="jax")
+    assert [shape for shape, _ in padded[0]] == [[4, 1], [4, 2], [4, 3], [4, 4]]
+    assert [shape for shape, _ in others[0]] == [[4, 1], [4, 2], [4, 3], [4, 4]]
+    assert [rows for _, rows in others[0][2:]] == [[[0] * 3] * 2, [[0] * 4] * 2]
+    assert len(refused[0]) == 2
+    assert "has another shape than the batch of the other processes" in refused[1]
+    assert len(repeated[0]) == 3
+    assert "process 1 failed: ShardingError" in repeated[1]

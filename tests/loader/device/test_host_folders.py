@@ -96,6 +96,18 @@ def test_a_process_that_does_not_come_is_named(meet, monkeypatch, tmp_path):
         alone.meet(lambda: False)
 
 
+def test_two_processes_with_one_index_are_told_at_once(meet):
+    """The one that came first finds the other one in its place, while both wait for the rest."""
+    one, other = meet(0, waits=False), meet(0, waits=False)
+    assert not one.meet(iter([False, True]).__next__)
+    assert not other.meet(iter([False, True]).__next__)
+    with pytest.raises(
+        HostsError, match=r"two processes have the index 0 .* Pass ShardOptions\(0, 2\) in one process only"
+    ):
+        one.meet(lambda: False)
+    assert not other.meet(iter([False, True]).__next__)
+
+
 def test_several_processes_that_do_not_come_are_named(monkeypatch, tmp_path):
     """All in one message."""
     monkeypatch.setattr(folders, "MEET_SECONDS", -1.0)

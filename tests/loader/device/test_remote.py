@@ -188,7 +188,7 @@ def test_wrong_arguments_are_refused(run):
         def make(shard):
             return headrace.load(whole, batch_size=8, shard_options=shard)
         columns = NamedSharding(Mesh(devices.reshape(2, 4), ("a", "b")), P("a", "b"))
-        for arguments in ((3, 2), (make, 2, "repeat"), (make, 2, "pad", columns)):
+        for arguments in ((3, 2), (make, 2, "fill"), (make, 2, "pad", columns)):
             try:
                 remote(*arguments)
             except (TypeError, ValueError, headrace.errors.ShardingError) as error:
@@ -208,7 +208,7 @@ def test_wrong_arguments_are_refused(run):
         """
     ).splitlines()
     assert "TypeError make_loader=3 is an int" in printed[0]
-    assert "on_uneven='repeat'" in printed[1]
+    assert "on_uneven='fill'" in printed[1]
     assert "divides other axes than the rows" in printed[2]
     assert "is not a state of a RemoteLoader" in printed[3]
     assert len(printed) == 7
@@ -237,3 +237,243 @@ def test_a_process_that_controls_all_hosts_is_warned(run):
     assert printed[0] == "[]"
     assert [line.split(",")[0] for line in printed[1:]] == ["with ShardByJaxProcess", "with to_device"]
     assert all("Use headrace.RemoteLoader" in line for line in printed[1:])
+
+
+def test_batches_by_budget_come_in_several_shapes(run):
+    """The global batches are those of the shards, side by side; killed and resumed on other counts, each record comes once."""
+    run(
+        """
+        lengths = np.random.default_rng(0).integers(1, 64, 200)
+        records = [{"tokens": np.full(length, number, np.int32)} for number, length in enumerate(lengths)]
+        def make(shard):
+            budget = headrace.BudgetBatch(512, pad_to=(16, 32, 64), multiple_of=8, lengths=lengths)
+            return headrace.load(records, transformations=[budget], shuffle=True, seed=0, num_epochs=1, shard_options=shard)
+        def numbers(batch):
+            held = np.asarray(batch["lengths"]) > 0
+            assert (np.asarray(batch["mask"]).sum(1) == np.asarray(batch["lengths"])).all()
+            return np.asarray(batch["tokens"])[held, 0].tolist()
+        for hosts in (1, 4):
+            shards = [headrace.ShardOptions(index, hosts) for index in range(hosts)]
+            plain = [
+                {name: np.concatenate([batch[name] for batch in step]) for name in step[0]}
+                for step in zip(*map(make, shards), strict=True)
+            ]
+            with iter(remote(make, hosts, "error")) as batches:
+                got = list(batches)
+            assert len({batch["tokens"].shape for batch in got}) == 3
+            assert len(got) == len(plain)
+            for one, other in zip(got, plain):
+                assert one["tokens"].sharding.is_equivalent_to(NamedSharding(mesh, P("data")), 2)
+                for name in other:
+                    assert (np.asarray(one[name]) == other[name]).all()
+        for before, after, last in ((2, 4, 1), (4, 1, 2)):
+            seen, state = [], None
+            for hosts, steps in ((before, 2), (after, 1), (last, 100)):
+                with iter(remote(make, hosts, "error")) as batches:
+                    if state is not None:
+                        batches.set_state(state)
+                    seen += [x for _, batch in zip(range(steps), batches) for x in numbers(batch)]
+                    state = batches.get_state()
+            assert sorted(seen) == list(range(200)), (before, after, last)
+        """
+    )
+
+
+def test_mixes_filters_and_packs_resume_on_other_numbers_of_hosts(run):
+    """Killed twice, with batches made ahead: each document comes once, with its tokens together."""
+    run(
+        """
+        def documents(start):
+            return [{"tokens": np.full(1 + number % 7, start + number, np.int32)} for number in range(60)]
+        def make(shard):
+            parts = [headrace.MapDataset.source(documents(start)).shuffle(seed=start) for start in (100, 1000)]
+            mix = headrace.MapDataset.mix(parts, [0.7, 0.3], when_exhausted="all").to_iter_dataset(shard_options=shard)
+            return mix.filter(lambda record: record["tokens"][0] % 5 != 0).pack(16, window=32).batch(4)
+        kept = {start + number: 1 + number % 7 for start in (100, 1000) for number in range(60) if (start + number) % 5}
+        for counts in ((2, 4, 1), (1, 8, 2)):
+            seen, state = {}, None
+            for hosts, steps in zip(counts, (1, 2, 100)):
+                with iter(remote(make, hosts, buffer_size=3)) as batches:
+                    if state is not None:
+                        batches.set_state(state)
+                    for _, batch in zip(range(steps), batches):
+                        tokens = np.asarray(batch["tokens"])[np.asarray(batches.mask)]
+                        for number, count in zip(*np.unique(tokens[tokens > 0], return_counts=True)):
+                            assert int(number) not in seen, (counts, number)
+                            seen[int(number)] = int(count)
+                    state = batches.get_state()
+            assert seen == kept, counts
+        """
+    )
+
+
+def test_missing_rows_are_repeated(run):
+    """As in the feeders: rows of the same batch, then batches from the first one on, also after a resume in the middle."""
+    run(
+        """
+        def make(shard):  # host 0 has 45 numbers, host 1 has 19
+            kept = headrace.Filter(lambda x: x < 90 if x % 2 == 0 else x < 39)
+            return headrace.load(whole, transformations=[kept], batch_size=8, num_epochs=1, shard_options=shard)
+        own = [[x for x in range(200) if x % 2 == index and x < limit] for index, limit in ((0, 90), (1, 39))]
+        parts = [[numbers[start : start + 8] for start in range(0, len(numbers), 8)] for numbers in own]
+        expected, masks = [], []
+        for step in range(6):
+            rows, real = [], []
+            for each in parts:
+                batch = each[step] if step < len(each) else each[(step - len(each)) % len(each)]
+                rows += [batch[row % len(batch)] for row in range(8)]
+                real += [step < len(each) and row < len(batch) for row in range(8)]
+            expected.append(rows)
+            masks.append(real)
+        for stop in (0, 2, 4, 5, 6):
+            with iter(remote(make, 2, "repeat")) as batches:
+                seen = [(np.asarray(next(batches)).tolist(), np.asarray(batches.mask).tolist()) for _ in range(stop)]
+                state = batches.get_state()
+            with iter(remote(make, 2, "repeat")) as batches:
+                batches.set_state(state)
+                seen += [(np.asarray(batch).tolist(), np.asarray(batches.mask).tolist()) for batch in batches]
+            assert seen == list(zip(expected, masks)), stop
+        def none(shard):
+            return headrace.load(whole, transformations=[headrace.Filter(lambda x: x % 2 == 0)], batch_size=8, num_epochs=1,
+                                 shard_options=shard)
+        try:
+            next(iter(remote(none, 2, "repeat")))
+        except headrace.errors.HostsError as error:
+            assert "process 1 has no batch at all" in str(error)
+        else:
+            raise AssertionError("no error")
+        """
+    )
+
+
+def test_hosts_with_batches_of_different_shapes_are_refused(run):
+    """With the shapes of each; as are rows that the devices of a host cannot divide."""
+    printed = run(
+        """
+        def lengths(shard):
+            return headrace.load([np.zeros(1 + shard.shard_index)] * 32, batch_size=8, num_epochs=1, shard_options=shard)
+        def rows(shard):
+            return headrace.load(whole, batch_size=6, num_epochs=1, shard_options=shard)
+        for make in (lengths, rows):
+            for _ in range(2):
+                try:
+                    next(iter(remote(make, 2, "error")))
+                except headrace.errors.HostsError as error:
+                    print(error)
+        """
+    ).splitlines()
+    assert "different batches at batch 0 of this run (process 0: itself float64[rows, 1]" in printed[0]
+    assert printed[1] == printed[0]
+    assert (
+        "batch 0 of this run has 6 rows of each host, which its devices cannot divide into 4 equal parts" in printed[2]
+    )
+    assert len(printed) == 4
+
+
+def test_numbers_come_as_from_other_feeders(run):
+    """Those of jax's own types, too; integers that lose bits on the devices are told once."""
+    printed = run(
+        """
+        import warnings
+        import jax.numpy as jnp
+        narrow = np.arange(64).astype(jnp.bfloat16)
+        with iter(remote(lambda shard: headrace.load(narrow, batch_size=8, num_epochs=1, shard_options=shard), 2)) as batches:
+            first = next(batches)
+        assert first.dtype == jnp.bfloat16
+        assert np.asarray(first).astype(int).tolist() == [*range(0, 16, 2), *range(1, 16, 2)]
+        large = np.arange(64) + 2**40
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            with iter(remote(lambda shard: headrace.load(large, batch_size=8, num_epochs=1), 1)) as batches:
+                list(batches)
+        print(*[each.message for each in found], sep="\\n")
+        """
+    ).splitlines()
+    assert len(printed) == 1
+    assert "outside of [-2147483648, 2147483647]" in printed[0]
+
+
+def test_batches_may_have_many_leaves(run):
+    """Their description, which is longer than one array of text, comes in parts; the state is that of all leaves."""
+    run(
+        """
+        def make(shard):
+            records = {f"a_leaf_of_number_{number}": np.arange(64) + number for number in range(100)}
+            return headrace.load(records, batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make, 2)) as batches:
+            first = next(batches)
+            assert len(headrace.loader.device.hosts.template.to_text(first)) > headrace.loader.device.remote.host.PART_BYTES
+            for number in range(100):
+                got = np.asarray(first[f"a_leaf_of_number_{number}"]).tolist()
+                assert got == [x + number for x in [*range(0, 16, 2), *range(1, 16, 2)]]
+        """
+    )
+
+
+def test_a_state_of_another_loader_is_refused(run):
+    """With the host's reason."""
+    printed = run(
+        """
+        def make(count):
+            return lambda shard: headrace.load(whole[:count], batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make(200), 2)) as batches:
+            next(batches)
+            state = batches.get_state()
+        with iter(remote(make(100), 2)) as batches:
+            batches.set_state(state)
+            for _ in range(2):
+                try:
+                    next(batches)
+                except headrace.errors.CheckpointError as error:
+                    print(error)
+            batches.set_state(state, strict=False)
+            assert np.asarray(next(batches)).tolist() == [*range(16, 32, 2), *range(17, 32, 2)]
+        """
+    ).splitlines()
+    assert len(printed) == 2
+    assert all("the state does not fit the loader of a host: " in line for line in printed)
+
+
+def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
+    """By `on_preemption`, as other iterators."""
+    run(
+        """
+        import os, signal
+        def make(shard):
+            return headrace.load(whole, shuffle=True, seed=1, batch_size=16 // shard.shard_count, num_epochs=1,
+                                 shard_options=shard)
+        saved, seen = [], []
+        with iter(remote(make, 4)) as iterator:
+            with headrace.on_preemption(iterator, lambda it: saved.append(it.get_state())) as batches:
+                for batch in batches:
+                    seen += np.asarray(batch)[np.asarray(iterator.mask)].tolist()
+                    if iterator.step == 3:
+                        os.kill(os.getpid(), signal.SIGTERM)
+            assert batches.preempted and iterator.step == 3
+        with iter(remote(make, 2)) as iterator:
+            iterator.set_state(saved[0])
+            seen += [x for rows in real(iterator) for x in rows]
+        assert sorted(seen) == list(range(200))
+        """
+    )
+
+
+def test_states_are_saved_in_files(run):
+    """By `StateFile`, which may also restore at once on another number of hosts."""
+    run(
+        """
+        import tempfile
+        from headrace.checkpoint import StateFile
+        def make(shard):
+            return headrace.load(whole, batch_size=8, num_epochs=1, shard_options=shard)
+        path = tempfile.mkdtemp() + "/state.json"
+        with iter(remote(make, 2)) as batches, StateFile(path) as file:
+            assert not file.restore(batches)
+            seen = np.asarray(next(batches)).tolist()
+            file.save(batches)
+        with iter(remote(make, 4)) as batches, StateFile(path) as file:
+            assert file.restore(batches) and batches.step == 1
+            seen += [x for rows in real(batches) for x in rows]
+        assert sorted(seen) == list(range(200))
+        """
+    )
