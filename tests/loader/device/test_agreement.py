@@ -81,12 +81,13 @@ def test_who_is_stopped_waits_no_longer(two):
 
 
 def test_a_process_without_a_batch_gets_a_batch_without_rows_of_another(two):
-    """Once sent, it is not sent again."""
+    """It has the layout of the last step. Once sent, a layout is not sent again."""
     agreements, _ = two
-    pad = Offer("batch", "pad", rows=8)
+    pad = Offer("batch", "pad", rows=8, layout="float32[3]")
     _both(agreements, pad, Offer("end", "pad"))
-    agreements[0].give_template({"x": np.zeros((0, 3), np.float32)})
-    agreements[0].give_template({"x": np.zeros((0, 4), np.float32)})
+    agreements[0].give_template("float32[2]", {"x": np.zeros((0, 2), np.float32)})
+    agreements[0].give_template("float32[3]", {"x": np.zeros((0, 3), np.float32)})
+    agreements[0].give_template("float32[3]", {"x": np.zeros((0, 4), np.float32)})
     template = agreements[1].template(_never)
     assert (template["x"].shape, template["x"].dtype) == ((0, 3), np.float32)
     assert agreements[1].template(lambda: True) is None
