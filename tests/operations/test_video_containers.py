@@ -1,4 +1,4 @@
-"""Videos in containers without an index of frames: streams of MPEG, and frames without time stamps."""
+"""Videos and sound in files without an index: streams of MPEG, frames without time stamps, damage in the middle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import av
 import numpy as np
 import pytest
 
-from headrace import DecodeVideo
+from headrace import DecodeAudio, DecodeVideo
 from headrace.errors import VideoError
 
 COUNT = 60
@@ -46,3 +46,28 @@ def test_a_file_without_time_stamps_is_an_error_that_says_so(tmp_path):
     path = write_video(tmp_path / "a.h264", "libx264")
     with pytest.raises(VideoError, match=r"a\.h264 has frames without time stamps.*ffmpeg"):
         DecodeVideo().map(path)
+
+
+def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
+    """The decoder goes on without an error, but frames are missing: the sound is not cut off in silence."""
+    path, times = tmp_path / "a.flac", np.arange(16_000)[:, None] / 9 + np.array([0, np.pi / 2])
+    tone = (np.sin(times) * 20_000).astype(np.int16)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("flac", rate=8000, layout="stereo")
+        frame = av.AudioFrame.from_ndarray(tone.reshape(1, -1), format="s16", layout="stereo")
+        frame.rate = 8000
+        out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    whole, data = DecodeAudio().map(path), bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 300] = bytes(300)
+    path.write_bytes(data)
+    with pytest.raises(VideoError, match=r"a\.flac cannot be decoded at [01]\.\d{3} s.*leave it out"):
+        DecodeAudio().map(path)
+    np.testing.assert_array_equal(DecodeAudio(seconds=0.1).map(path), whole[:800])
+
+
+def test_no_seconds_of_sound_are_refused():
+    """When the operation is made."""
+    with pytest.raises(ValueError, match=r"seconds=0 is not a time. Pass seconds, above 0"):
+        DecodeAudio(seconds=0)
