@@ -155,7 +155,7 @@ class DecodeAudio(MapTransform):
 
 def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
     """Yield the decoded frames from the present place on. VideoError names the file and the time of damage."""
-    end = None
+    end: float | None = None
     try:
         for frame in container.decode(stream):
             if frame.time is None:  # the decoder goes on after damage, but frames are missing

@@ -68,7 +68,8 @@ class OpenVideo:
 
     def _index(self) -> None:
         """Read the packets of the file, without decoding them, and note the time stamps of frames and of keyframes."""
-        stamps, keys, unstamped = [], {}, 0
+        stamps, unstamped = [], 0
+        keys: dict[int, Any] = {}
         try:
             for packet in self._container.demux(self._stream):
                 if not packet.size or packet.is_discard:
