@@ -290,8 +290,8 @@ def _check(element: Element, lists_are_trees: bool) -> None:
 def no_element() -> NoElementError:
     """Return the error for an element of a batch that is None."""
     return NoElementError(
-        "an element of a batch is None. Check that the function before Batch returns a value. To leave "
-        "elements out, use Filter."
+        "an element of a batch is None. Replace values that are missing in the data, and check that the "
+        "function before Batch returns a value. To leave elements out, use Filter."
     )
 
 

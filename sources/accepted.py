@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..common.messages import TEXT, a_kind_of, short_repr
-from .arrays.tables import arrays_of
+from .arrays.tables import arrays_of, refuse_lists_of_tables
 from .memory import MemorySource
 from .protocol import DataSource, is_asynchronous, is_hugging_face
 
@@ -36,6 +36,8 @@ _READERS = {
 
 _TABLES = {
     "polars.LazyFrame": "what it computes, frame.collect()",
+    "pyarrow.RecordBatchReader": "its table, reader.read_all()",
+    "pyarrow.Dataset": "headrace.ParquetDataSource(dataset.files), or its table, dataset.to_table()",
     "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
@@ -68,13 +70,14 @@ def as_source(data: Any) -> DataSource[Any]:
 
     Raises:
         TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a class, a loader, a
-            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets, a dict of lists without arrays, or a
-            tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets, a dict of lists without arrays, a
+            list of record batches, or a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
         ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
     2
     """
+    refuse_lists_of_tables(data)
     data = arrays_of(data)
     if (opened := _opened_again(data)) is not None:
         return opened

@@ -66,7 +66,8 @@ def read_index(folder: str, format_name: str, writer: str, parse: Callable[[Any]
     except FileNotFoundError as error:
         missing = error.filename or index
         raise SourceNotFoundError(
-            f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names."
+            f"{shorten(missing)} does not exist on this machine. Pass a folder with an {INDEX} and all shards that it names, "
+            "and copy remote files first."
         ) from None
     except OSError as error:
         raise SourceError(

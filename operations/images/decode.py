@@ -308,7 +308,10 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
         return image
     # The file has grey, or blue, green and red, with opacity or without.
     codes = {1: cv2.COLOR_GRAY2RGBA, 3: cv2.COLOR_BGR2RGBA, 4: cv2.COLOR_BGRA2RGBA}
-    found: Image = cv2.cvtColor(image, codes[image.shape[2]])
+    try:
+        found: Image = cv2.cvtColor(image, codes[image.shape[2]])
+    except cv2.error as error:  # of integers of 32 bits
+        raise _undecodable(data, error) from error
     return found
 
 

@@ -62,7 +62,7 @@ class _MixedBatches(RandomMapTransform):
                 f"{name} takes batches, images [batch, height, width, channels] with as many labels, not images "
                 f"{getattr(images, 'shape', type(images).__name__)} with labels {labels.shape}. Use it after Batch."
             )
-        if labels.ndim == 2:
+        if labels.ndim == 2 and self._classes in (None, labels.shape[1]):
             return images, labels.astype(np.float32)
         if self._classes is None or labels.dtype.kind not in "iu" or labels.ndim != 1:
             raise ImageError(

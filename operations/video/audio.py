@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class DecodeAudio(MapTransform):
         self._channels = channels if channels is None else whole_number("channels", channels, 1, 2, "1 or 2")
         self._start, self._seconds, self._key, self._rate_key = start, seconds, key, rate_key
         for name, value in (("start", start), ("seconds", seconds)):
-            is_time = isinstance(value, NUMBERS) and 0 <= value < np.inf
+            is_time = isinstance(value, NUMBERS) and 0 <= value < np.inf and (value > 0 or name == "start")
             if not is_time and not isinstance(value, str) and value is not None:
                 least = "0 or more" if name == "start" else "above 0"
                 raise ValueError(f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or a key.")
@@ -106,7 +106,7 @@ class DecodeAudio(MapTransform):
             with av.open(source) as container:
                 if not container.streams.audio:
                     raise VideoError(f"{shorten(name)} has no sound. Leave it out, or pass another file.")
-                sound, rate = self._part(av, container, start, seconds)
+                sound, rate = self._part(av, container, start, seconds, name)
         except VideoError:
             raise
         except Exception as error:  # PyAV has an error for each number of FFmpeg
@@ -126,15 +126,15 @@ class DecodeAudio(MapTransform):
             )
         return sound, rate
 
-    def _part(self, av: Any, container: Any, start: float, seconds: float | None) -> tuple[Sound, int]:
+    def _part(self, av: Any, container: Any, start: float, seconds: float | None, name: str) -> tuple[Sound, int]:
         stream = container.streams.audio[0]
         rate = self._rate or stream.rate
         resampler = av.AudioResampler(format="flt", layout=stream.layout.name, rate=rate)
         if start > _MARGIN_SECONDS and stream.time_base:
             container.seek(int((start - _MARGIN_SECONDS) / stream.time_base), stream=stream, backward=True)
         stop, first, pieces = np.inf if seconds is None else start + seconds, None, []
-        for frame in container.decode(stream):
-            if frame.time is None or frame.time >= stop:
+        for frame in _frames_of(container, stream, name):
+            if frame.time >= stop:
                 break
             first = frame.time if first is None else first
             pieces += [_samples_of(each) for each in resampler.resample(frame)]
@@ -151,6 +151,23 @@ class DecodeAudio(MapTransform):
             return sound
         mean = sound.mean(axis=1, keepdims=True, dtype=np.float32)
         return np.repeat(mean, self._channels, axis=1)
+
+
+def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
+    """Yield the decoded frames from the present place on. VideoError names the file and the time of damage."""
+    end: float | None = None
+    try:
+        for frame in container.decode(stream):
+            if frame.time is None:  # the decoder goes on after damage, but frames are missing
+                raise ValueError("samples without a time follow")
+            yield frame
+            end = frame.time + frame.samples / frame.sample_rate
+    except Exception as error:
+        place = "at its beginning" if end is None else f"at {end:.3f} s"
+        raise VideoError(
+            f"the sound of {shorten(name)} cannot be decoded {place}: {shorten(error)}. If the file is damaged, leave it out, "
+            "or write it again."
+        ) from error
 
 
 def _samples_of(frame: Any) -> Sound:

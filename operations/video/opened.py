@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 from weakref import finalize
 
@@ -67,16 +68,26 @@ class OpenVideo:
 
     def _index(self) -> None:
         """Read the packets of the file, without decoding them, and note the time stamps of frames and of keyframes."""
-        stamps, keys = [], []
+        stamps, unstamped = [], 0
+        keys: dict[int, Any] = {}
         try:
             for packet in self._container.demux(self._stream):
-                if packet.pts is not None and packet.size and not packet.is_discard:
-                    stamps.append(packet.pts)
-                    if packet.is_keyframe:
-                        keys.append(packet.pts)
+                if not packet.size or packet.is_discard:
+                    continue
+                if packet.pts is None:
+                    unstamped += 1
+                    continue
+                stamps.append(packet.pts)
+                if packet.is_keyframe:
+                    keys[packet.pts] = packet.dts
         except Exception as error:
             raise self._failed(f"is damaged after {self._seconds_of(max(stamps, default=0)):.3f} s", error) from error
-        self._stamps, self._keys = sorted(set(stamps)), sorted(keys)
+        self._stamps, self._keys, self._sent = sorted(set(stamps)), sorted(keys), keys
+        if not self._stamps and unstamped:
+            raise VideoError(
+                f"{shorten(self._name)} has frames without time stamps ({unstamped}), so it cannot be searched. Put them into "
+                "another container, such as by ffmpeg -framerate 25 -i video.h264 -c copy video.mp4."
+            )
         if not self._stamps or not self._keys:
             raise VideoError(f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out.")
         self.seconds = np.array([self._seconds_of(stamp) for stamp in self._stamps])
@@ -171,8 +182,18 @@ class OpenVideo:
         return bisect_left(self._stamps, key) - bisect_right(self._stamps, self._at)
 
     def _go_to(self, key: int) -> None:
-        self._container.seek(key, stream=self._stream, backward=True)
-        self._left, self._at = self._container.decode(self._stream), key - 1
+        """Seek to a keyframe, or to an earlier place where a seek ends after it, as in streams of MPEG without an index."""
+        sent, back = self._sent[key], 0
+        while True:
+            self._container.seek(key - back, stream=self._stream, backward=True)
+            packets = self._container.demux(self._stream)
+            first = next(packets, None)
+            is_late = first is not None and None not in (first.dts, sent) and first.dts > sent
+            if not is_late or key - back < self._stamps[0]:
+                break
+            back = 2 * back or max(1, int(1 / (self._stream.time_base or 1)))  # a second
+        rest = packets if first is None else chain([first], packets)
+        self._left, self._at = (frame for packet in rest for frame in packet.decode()), key - 1
 
     def _failed(self, what: str, error: Exception) -> VideoError:
         return VideoError(

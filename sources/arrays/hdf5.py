@@ -87,7 +87,8 @@ class HDF5Source(ChunkedSource):
         h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
         if not os.path.exists(self._path):
             raise SourceNotFoundError(
-                f"{shorten(self._path)} does not exist on this machine. Check the path of the HDF5 file."
+                f"{shorten(self._path)} does not exist on this machine. Check the path of the HDF5 file, and "
+                "copy remote files first."
             )
         try:
             try:
@@ -102,9 +103,19 @@ class HDF5Source(ChunkedSource):
         found: dict[str, Any] = {}
         self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))
         for name in self._asked or ():  # a link, or an absolute name
-            if name not in found and name in self._file and _has_rows(self._file[name], h5py):
-                found[name] = self._file[name]
+            if name not in found and name in self._file:
+                item = self._linked(name)
+                found.update({name: item} if _has_rows(item, h5py) else {})
         return found
+
+    def _linked(self, name: str) -> Any:
+        try:
+            return self._file[name]
+        except (KeyError, OSError) as error:
+            raise SourceError(
+                f"{shorten(self._path)}: {short_repr(name)} is a link to something that cannot be read: {shorten(error)}. "
+                "Put the other file in its place, or name other datasets."
+            ) from error
 
     def _closed(self) -> None:
         self._file.close()

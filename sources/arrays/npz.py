@@ -55,7 +55,8 @@ class NpzSource(ChunkedSource):
     def _opened(self) -> Mapping[str, Any]:
         if not os.path.exists(self._path):
             raise SourceNotFoundError(
-                f"{shorten(self._path)} does not exist on this machine. Check the path of the .npz file."
+                f"{shorten(self._path)} does not exist on this machine. Check the path of the .npz file, and "
+                "copy remote files first."
             )
         try:
             with zipfile.ZipFile(self._path) as file:

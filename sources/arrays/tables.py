@@ -6,7 +6,7 @@ The libraries are recognised by the names of their classes. None is imported.
 |---|---|
 | numbers, booleans, dates, durations, timestamps without zone, none missing | of their dtype; not copied where possible |
 | lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
-| all others: texts, lists, structs, times of day, timestamps with a zone | Python objects |
+| all others: texts, lists, structs, times of day, timestamps with a zone, integers of 128 bits | Python objects |
 | columns with missing values, of any of these types | Python objects; None if missing |
 
 NaN and NaT in pandas columns of floats and times are not changed to None. A timestamp with a zone is a `datetime.datetime`
@@ -15,6 +15,7 @@ object with that zone; from pandas, a `pandas.Timestamp`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,8 @@ from ...common.messages import short_repr
 Array = npt.NDArray[Any]
 
 _TABLES = ("pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch")
-_COLUMNS = ("pandas.Series", "polars.Series", "pyarrow.ChunkedArray", "pyarrow.Array")
+_PANDAS_ARRAYS = ("pandas.Index", "pandas.ExtensionArray")
+_COLUMNS = ("pandas.Series", *_PANDAS_ARRAYS, "polars.Series", "pyarrow.ChunkedArray", "pyarrow.Array")
 
 
 def arrays_of(data: Any) -> Any:
@@ -47,9 +49,25 @@ def arrays_of(data: Any) -> Any:
     return data
 
 
+def refuse_lists_of_tables(data: Any) -> None:
+    """Raise TypeError for a tuple of tables or columns, `(X, y)`, and for a list of record batches of pyarrow."""
+    if isinstance(data, tuple) and len(data) > 1 and all(map(_is_column, data)):
+        raise TypeError(
+            f"a tuple of {len(data)} tables or columns can mean columns or records. "
+            'Pass columns as a dict, {"x": X, "y": y}, and records as a list, list(data).'
+        )
+    if isinstance(data, (list, tuple)) and data and "pyarrow.RecordBatch" in _kinds(data[0]):
+        raise TypeError(
+            f"a list of record batches ({len(data)}) is not a source of their rows. Pass one table of all, "
+            "pyarrow.Table.from_batches(batches)."
+        )
+
+
 def _has_column(value: Any) -> bool:
-    if type(value) is dict:
-        return any(map(_has_column, value.values()))
+    return any(map(_has_column, value.values())) if type(value) is dict else _is_column(value)
+
+
+def _is_column(value: Any) -> bool:
     return bool(_kinds(value) & {*_COLUMNS, *_TABLES})
 
 
@@ -69,6 +87,10 @@ def _array(column: Any) -> Array:
     kinds = _kinds(column)
     if "pandas.Series" in kinds:
         return _of_pandas(column)
+    if "pandas.MultiIndex" in kinds:
+        return _objects(column.tolist())
+    if kinds & {*_PANDAS_ARRAYS}:
+        return _of_pandas(sys.modules["pandas"].Series(column))
     return _of_polars(column) if "polars.Series" in kinds else _of_arrow(column)
 
 
@@ -91,6 +113,8 @@ def _narrowed(array: Array, dtype: Any) -> Array:
 
 
 def _of_polars(series: Any) -> Array:
+    if type(series.dtype).__name__ in ("Int128", "UInt128"):
+        return _objects(series.to_list())
     has_zone = getattr(series.dtype, "time_zone", None) is not None
     if not series.null_count() and not series.dtype.is_nested() and not has_zone:
         array = np.asarray(series.to_numpy())

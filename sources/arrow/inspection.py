@@ -35,8 +35,8 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
         path: path of the file.
 
     Raises:
-        SourceError: the file is missing, empty, cut off, encrypted or not Parquet; or has several columns, or fields of one
-            struct, of one name.
+        SourceError: the file is missing, empty, cut off, encrypted or not Parquet; or has integers of 128 bits, or several
+            columns, or fields of one struct, of one name.
     """
     magic = b""
     try:
@@ -65,6 +65,11 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
             raise SourceError(
                 f"{shorten(path)} cannot be read: {shorten(error)}. "
                 f"{remedy_for(error, 'Check the path and its permissions')}."
+            ) from error
+        if "more than 64 bits" in str(error):
+            raise SourceError(
+                f"{shorten(path)} has integers of 128 bits, which pyarrow cannot read. Write them as 64 bits, decimals or "
+                "texts, such as frame.with_columns(polars.col(name).cast(polars.String)).write_parquet(path)."
             ) from error
         raise SourceError(
             f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. Pass a Parquet file, or write "

@@ -396,6 +396,7 @@ def test_a_value_of_pixels_may_be_any_number_or_list(value):
         (GaussianBlur(3), PHOTO.astype(bool), "not bool"),
         (MixUp(num_classes=2), BATCH, "from 0 to 2, but num_classes=2"),
         (MixUp(), BATCH, r"Pass integers and num_classes="),
+        (MixUp(num_classes=3), {**BATCH, "label": BATCH["label"][:, None]}, r"integer labels .* not int64\[4, 1\]"),
         (CutMix(num_classes=3), {"image": PHOTO, "label": 1}, "Use it after Batch"),
         (CutMix(num_classes=3), {**BATCH, "label": [[1], [0, 2], [], []]}, r"integer labels .* not object\[4\]"),
         (CutMix(num_classes=3), {"image": PHOTO}, "dicts with the keys 'image' and 'label'"),

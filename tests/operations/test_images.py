@@ -706,6 +706,15 @@ def test_odd_headers_do_not_pass_the_limit_of_pixels(case):
         DecodeImage(max_pixels=399).map(ODD[case])
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_integers_of_32_bits_are_an_error_of_ours(channels):
+    """OpenCV has an error of its own for them if opacity is asked for."""
+    file = io.BytesIO()
+    Image.fromarray(np.full((4, 5), 70_000, np.int32)).save(file, "TIFF")
+    with pytest.raises(ImageError, match="cannot be decoded as an image"):
+        DecodeImage(channels=channels).map(file.getvalue())
+
+
 def test_many_tags_of_a_tiff_file_take_no_memory():
     """Only those of the size, the colours and the orientation are kept."""
     count = 60_000

@@ -13,7 +13,17 @@ import pytest
 import zarr
 from support.source_conformance import SourceConformance, exit_code
 
-from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource, ZarrSource
+from headrace import (
+    Batch,
+    BlockShuffle,
+    DataLoader,
+    HDF5Source,
+    IndexSampler,
+    LitDataSource,
+    MdsSource,
+    NpzSource,
+    ZarrSource,
+)
 from headrace.errors import LengthsError, SourceError, SourceNotFoundError
 from headrace.sources import as_source
 
@@ -320,6 +330,24 @@ def test_links_and_absolute_names_are_datasets_and_null_ones_are_left_out(hdf5):
     assert len(HDF5Source(hdf5, "link")) == len(HDF5Source(hdf5, "/other/y")) == 7
     with pytest.raises(ValueError, match=r"unequal numbers of rows"):
         HDF5Source(hdf5)
+
+
+@pytest.mark.parametrize(
+    "link", [h5py.SoftLink("/nothing"), h5py.ExternalLink("missing.h5", "/x")], ids=["soft", "external"]
+)
+def test_a_link_that_leads_nowhere_is_named(hdf5, link):
+    """With its file."""
+    with h5py.File(hdf5, "a") as file:
+        file["broken"] = link
+    with pytest.raises(SourceError, match=r"\.h5: 'broken' is a link to something that cannot be read.*name other"):
+        HDF5Source(hdf5, "broken")
+
+
+@pytest.mark.parametrize("kind", [HDF5Source, NpzSource, MdsSource, LitDataSource])
+def test_a_url_is_refused_where_only_local_files_are_read(kind):
+    """The message says to copy the files."""
+    with pytest.raises(SourceNotFoundError, match=r"s3://bucket/a.* does not exist on this machine.*copy remote files"):
+        kind("s3://bucket/a")
 
 
 def test_a_zarr_group_in_a_zip_file_is_read(tmp_path):

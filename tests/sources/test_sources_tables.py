@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow
+import pyarrow.dataset
 import pytest
 from support.source_conformance import SourceConformance
 
@@ -134,6 +135,8 @@ def test_lists_of_one_length_are_rows_of_an_array():
     "column",
     [
         pandas.Series([1, 2, 3]),
+        pandas.Series([1, 2, 3]).array,
+        pandas.Index([1, 2, 3]),
         polars.Series([1, 2, 3]),
         pyarrow.array([1, 2, 3]),
         pyarrow.chunked_array([[1], [2, 3]]),
@@ -171,3 +174,36 @@ def test_subclasses_of_pandas_are_tables():
         pass
 
     assert as_source(Own([1, 2]))[1] == 2
+
+
+def test_arrays_of_pandas_are_columns():
+    """The arrays behind columns, `frame["text"].values`, are read as the columns are, with None for a missing value."""
+    frame = pandas.DataFrame({"text": ["a", None], "kind": pandas.Categorical(["u", "v"]), "x": [1.5, float("nan")]})
+    source = as_source({"text": frame["text"].values, "kind": frame["kind"].values, "x": frame["x"].array})
+    assert source[0] == {"text": "a", "kind": "u", "x": 1.5}
+    assert source[1]["text"] is None
+    assert np.isnan(source[1]["x"])
+    assert as_source({"key": pandas.MultiIndex.from_tuples([("a", 1), ("b", 2)])})[1] == {"key": ("b", 2)}
+
+
+@pytest.mark.parametrize("dtype", [polars.Int128, polars.UInt128])
+def test_integers_of_128_bits_are_integers_of_python(dtype):
+    """NumPy has none of this size."""
+    assert as_source(polars.Series([1, 2**100], dtype=dtype))[1] == 2**100
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        ((pandas.DataFrame({"x": [1]}), pandas.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
+        ((polars.DataFrame({"x": [1]}), polars.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
+        (pyarrow.table({"x": [1, 2]}).to_batches(), r"pyarrow.Table.from_batches\(batches\)"),
+        (pyarrow.table({"x": [1, 2]}).to_reader(), r"reader.read_all\(\)"),
+        (pyarrow.dataset.dataset(pyarrow.table({"x": [1, 2]})), r"dataset.to_table\(\)"),
+    ],
+    ids=["tuple of pandas", "tuple of polars", "record batches", "reader", "dataset"],
+)
+def test_what_is_nearly_a_table_is_refused_with_what_to_pass(data, remedy):
+    """Their items are not rows, or cannot be read in any order."""
+    with pytest.raises(TypeError, match=remedy):
+        as_source(data)

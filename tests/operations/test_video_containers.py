@@ -1,0 +1,73 @@
+"""Videos and sound in files without an index: streams of MPEG, frames without time stamps, damage in the middle."""
+
+from __future__ import annotations
+
+import av
+import numpy as np
+import pytest
+
+from headrace import DecodeAudio, DecodeVideo
+from headrace.errors import VideoError
+
+COUNT = 60
+
+
+def write_video(path, codec, **options):
+    """Write a video with a keyframe every ten frames, in which no two frames are the same."""
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream(codec, rate=25, options={"g": "10", "bf": "2", **options})
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(COUNT):
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 4 * number, np.uint8), format="rgb24")
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    return path
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video")])
+def test_frames_of_streams_of_mpeg_are_exact(tmp_path, name, codec):
+    """A seek in them ends after the keyframe that was asked for, as they have no index."""
+    path = write_video(tmp_path / name, codec)
+    with av.open(str(path)) as file:
+        expected = np.stack([frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)])
+    assert len(expected) == COUNT
+    np.testing.assert_array_equal(DecodeVideo().map(path), expected)
+    numbers = np.random.default_rng(0).permutation(COUNT)
+    decode = DecodeVideo(frames="frames")
+    for number in numbers.tolist():
+        np.testing.assert_array_equal(
+            decode.map({"video": path, "frames": [number]})["video"][0], expected[number], str(number)
+        )
+    np.testing.assert_array_equal(DecodeVideo(frames=numbers).map(path), expected[numbers])
+
+
+def test_a_file_without_time_stamps_is_an_error_that_says_so(tmp_path):
+    """A bare stream of H.264 has frames, but no times, and cannot be searched."""
+    path = write_video(tmp_path / "a.h264", "libx264")
+    with pytest.raises(VideoError, match=r"a\.h264 has frames without time stamps.*ffmpeg"):
+        DecodeVideo().map(path)
+
+
+def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
+    """The decoder goes on without an error, but frames are missing: the sound is not cut off in silence."""
+    path, times = tmp_path / "a.flac", np.arange(16_000)[:, None] / 9 + np.array([0, np.pi / 2])
+    tone = (np.sin(times) * 20_000).astype(np.int16)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("flac", rate=8000, layout="stereo")
+        frame = av.AudioFrame.from_ndarray(tone.reshape(1, -1), format="s16", layout="stereo")
+        frame.rate = 8000
+        out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    whole, data = DecodeAudio().map(path), bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 300] = bytes(300)
+    path.write_bytes(data)
+    with pytest.raises(VideoError, match=r"a\.flac cannot be decoded at [01]\.\d{3} s.*leave it out"):
+        DecodeAudio().map(path)
+    np.testing.assert_array_equal(DecodeAudio(seconds=0.1).map(path), whole[:800])
+
+
+def test_no_seconds_of_sound_are_refused():
+    """When the operation is made."""
+    with pytest.raises(ValueError, match=r"seconds=0 is not a time. Pass seconds, above 0"):
+        DecodeAudio(seconds=0)
