@@ -11,7 +11,7 @@ from headrace import MixSampler
 from headrace.errors import CheckpointError
 from headrace.samplers.mix import stage
 from headrace.samplers.mix.order import MixOrder
-from headrace.samplers.mix.weights import RAMP
+from headrace.samplers.mix.weights import RAMP, changed_stages
 
 FAR = 10**15
 
@@ -283,3 +283,19 @@ def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
     assert order._stages == anew._stages
     positions = np.arange(0, 60_000, 11)
     assert [each.tolist() for each in order.places(positions)] == [each.tolist() for each in anew.places(positions)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([(5, {"a": 0}), (9, {"b": 0})], "all weights are 0"),
+        ([(5, {"c": 1})], "changes of weights name c, but the parts are a, b"),
+        ([(5, {"a": -1})], "-1"),
+        ([(9, {"a": 2}), (9, {"a": 3})], "not in the order of their positions"),
+    ],
+)
+def test_damaged_changes_of_weights_are_refused(changes, message):
+    """The message says what is wrong; right ones begin with the first."""
+    assert changed_stages({"a": 1, "b": 2}, [(5, {"a": 3}), (9, {"b": 0})]) == ((0, (3, 2)), (9, (3, 0)))
+    with pytest.raises(ValueError, match=message):
+        changed_stages({"a": 1, "b": 2}, changes)

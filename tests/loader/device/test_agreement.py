@@ -74,6 +74,14 @@ def test_who_waits_hears_that_another_process_has_left(two):
     assert not list(folder.rglob("gone"))
 
 
+def test_all_loops_end_after_the_batch_at_which_one_is_asked_to_end(two):
+    """No later step is certain then."""
+    agreements, _ = two
+    steady = Offer("batch", rows=8, layout="float32[8]", steady=4)
+    asked = Offer("batch", rows=8, layout="float32[8]", steady=4, stops=True)
+    assert _both(agreements, steady, asked) == [Go(last=True)] * 2
+
+
 def test_who_is_stopped_waits_no_longer(two):
     """There is no verdict then."""
     agreements, _ = two
