@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -133,18 +132,25 @@ def in_turn(contenders: list[Any], number: int) -> list[Any]:
     return contenders[start:] + contenders[:start]
 
 
-def medians(rounds: int, contenders: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The median sample of each contender."""
-    return {name: median(samples) for name, samples in turns(rounds, contenders).items()}
+def seconds_of(
+    act: Callable[[], object], times: int = 1, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Seconds of each of some calls."""
+    found = []
+    for _ in range(times):
+        began = clock()
+        act()
+        found.append(clock() - began)
+    return found
 
 
-def cpu_of_each(act: Callable[[Any], object], items: Iterable[Any]) -> float:
-    """Seconds of the processor, user and system, that one item takes, in all threads of this process."""
+def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
+    """Items for each second of the processor, user and system, in all threads of this process."""
     began, number = time.process_time(), 0
     for item in items:
         act(item)
         number += 1
-    return (time.process_time() - began) / number
+    return number / (time.process_time() - began)
 
 
 def settle_allocator() -> None:

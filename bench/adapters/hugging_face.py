@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from adapters.files import write_parquet, write_tars
-from adapters.protocol import missing_stage
+from adapters.protocol import Numbers, missing_stage
 from adapters.torch import RANKS, stateful
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from datasets.distributed import split_dataset_by_node
@@ -149,7 +149,7 @@ class Streaming:
         return missing_stage(pipeline, cls.STAGES) or buffer or unclaimed_event(event)
 
     @staticmethod
-    def stream(run: Any) -> Stream:
+    def stream(run: Any) -> Numbers:
         """The pipeline, one stage after the other."""
         pipeline, leg = run.pipeline, run.leg
         options = {"split": "train", "streaming": True}
@@ -172,7 +172,9 @@ class Streaming:
         loader = StatefulDataLoader(dataset, leg.batch, num_workers=leg.workers, drop_last=drop)
         if run.states:
             loader.load_state_dict(run.states[run.host])
-        return Stream(loader, MAPPED * pipeline.has("map_batch"))
+        torch.set_num_threads(1)
+        add = MAPPED * pipeline.has("map_batch")
+        return Numbers(loader, lambda batch: batch["id"], add, loader.state_dict)
 
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
@@ -197,15 +199,3 @@ class Streaming:
                 return stacked([made(workload, row[column]) for row in rows])
 
         return loops(DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs)
-
-
-class Stream:
-    """Batches as lists of numbers."""
-
-    def __init__(self, loader: Any, add: int) -> None:
-        torch.set_num_threads(1)
-        self._batches, self._add = iter(loader), add
-        self.state = loader.state_dict
-
-    def __next__(self) -> list[int]:
-        return [int(number) + self._add for number in next(self._batches)["id"]]

@@ -1,129 +1,117 @@
-"""Measure weighted orders, omitted records and windows. Each row is a function.
+"""Measure weighted orders, omitted records and windows, in seconds of the processor: other programs may use it, too.
 
-python bench/speed.py orders [ROW …]
+python bench/speed.py orders [--rounds 7] [--records 10000000] [TABLE …]
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import statistics
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import numpy as np
-from tables import Row, print_rows
+from measurement import Table
+from measuring import seconds_of
 
 import headrace
 
-RECORDS, DRAWS = 10**7, 10**6
+OPTIONS = {"rounds": 7, "records": 10**7}
+BATCH = 1024
 EPISODE, FRAMES, WINDOW = 400, 20_000, 32
+KINDS = {"with replacement": True, "without": False}
 
 
-def _seconds(work: Callable[[], object], times: int = 3) -> float:
-    """The median of some runs, in seconds of the processor: other programs may use it, too."""
-    took = []
-    for _ in range(times):
-        began = time.process_time()
-        work()
-        took.append(time.process_time() - began)
-    return statistics.median(took)
+def processor(act: Callable[[], object], per: float = 1.0) -> Callable[[], float]:
+    """A contender: seconds of the processor that a call takes, over a number."""
+    return lambda: seconds_of(act, clock=time.process_time)[0] / per
 
 
-def _weights() -> np.ndarray:
-    return np.random.default_rng(0).lognormal(0, 2, RECORDS)
+def _weights(options: Any) -> np.ndarray:
+    return np.random.default_rng(0).lognormal(0, 2, options.records)
 
 
-def _first_order(sampler: headrace.WeightedSampler) -> None:
-    sampler.record_keys(np.arange(1))
+def weighted(options: Any) -> Iterator[Table]:
+    """The tables of a sampler of so many weights, and a position."""
+    weights, positions = _weights(options), np.arange(options.records // 10)
 
-
-def weighted_table() -> Row:
-    """Seconds to make the tables of 10^7 weights."""
-    weights = _weights()
-    with_replacement = _seconds(lambda: headrace.WeightedSampler(weights))
-    without = _seconds(lambda: _first_order(headrace.WeightedSampler(weights, replacement=False)))
-    return max(with_replacement, without), f"{with_replacement:.2f} with, {without:.2f} without replacement"
-
-
-def weighted() -> Row:
-    """Microseconds a position, of 10^7 weights."""
-    weights, positions, found = _weights(), np.arange(DRAWS), {}
-    for replacement in (True, False):
+    def make(replacement: bool) -> headrace.WeightedSampler:
         sampler = headrace.WeightedSampler(weights, replacement=replacement)
-        _first_order(sampler)
-        found[replacement] = _seconds(lambda sampler=sampler: sampler.record_keys(positions)) / DRAWS * 1e6
-    return max(found.values()), f"{found[True]:.3f} with, {found[False]:.3f} without replacement"
+        sampler.record_keys(np.arange(1))  # without replacement, makes the order
+        return sampler
+
+    made = {kind: processor(partial(make, replacement)) for kind, replacement in KINDS.items()}
+    yield Table(f"tables of {options.records:,} weights (s)", made)
+    drawn = {
+        kind: processor(partial(make(replacement).record_keys, positions), len(positions) / 1e6)
+        for kind, replacement in KINDS.items()
+    }
+    yield Table("a position (µs)", drawn)
 
 
-def weighted_memory() -> Row:
-    """Bytes a record that the sampler keeps, and the most while it is made, beside the weights that the user has."""
-    weights, found = _weights(), {}
-    for replacement in (True, False):
+def weighted_memory(options: Any) -> Iterator[Table]:
+    """What the sampler keeps, and the most while it is made, beside the weights that the user has."""
+    weights, found = _weights(options), {}
+    for kind, replacement in KINDS.items():
         tracemalloc.start()
         sampler = headrace.WeightedSampler(weights, replacement=replacement)
-        kept, most = (size / RECORDS for size in tracemalloc.get_traced_memory())
+        kept, most = (size / options.records for size in tracemalloc.get_traced_memory())
         tracemalloc.stop()
         tables = 0 if replacement else 2 * 4  # of two epochs, in shared memory
         own = 0 if replacement else 8  # the weights, which are those of the user
-        found[replacement] = kept + tables + own, most
+        found |= {f"{kind}, kept": kept + tables + own, f"{kind}, at most": most}
         del sampler
-    told = ", ".join(f"{kept:.0f} kept, {most:.0f} at most" for kept, most in found.values())
-    return max(kept for kept, _ in found.values()), f"with: {told.replace('most,', 'most; without:')}"
-
-
-def _omitting(omit: object) -> headrace.DataLoader:
-    records = headrace.RangeDataSource(10 * RECORDS)
-    return headrace.load(
-        records, transformations=[_labelled], batch_size=1024, shuffle=True, seed=0, num_epochs=1, omit=omit
-    )
+    yield Table("memory of a sampler (bytes for each record)", found)
 
 
 def _labelled(key: int) -> dict[str, int]:
     return {"key": key, "label": key % 10}
 
 
-def _omitted() -> np.ndarray:
-    return np.random.default_rng(0).choice(10 * RECORDS, RECORDS // 10, replace=False)
+def _omitting(options: Any, omit: object) -> Any:
+    """Batches of ten times as many records, of which some are left out."""
+    records, work = headrace.RangeDataSource(10 * options.records), [_labelled]
+    settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
+    return iter(headrace.load(records, transformations=work, omit=omit, **settings))
 
 
-def omitted() -> Row:
-    """Time of a loader's batches where 10^6 of 10^8 records are left out, beside that where none are; a map makes dicts."""
-    batches = DRAWS // 1024
-    plain, without = iter(_omitting(None)), iter(_omitting(_omitted()))
-    began = time.process_time()
-    next(plain), next(without)
-    first = time.process_time() - began
-    took = []
-    for _ in range(7):  # in turn
-        for iterator in (plain, without):
-            took.append(_seconds(lambda it=iterator: [next(it) for _ in range(batches)], 1))
-    plain.close(), without.close()
-    ratio = statistics.median(after / before for before, after in zip(took[::2], took[1::2]))
-    plain_ns, ns = (statistics.median(took[start::2]) / (batches * 1024) * 1e9 for start in (0, 1))
-    return (
-        ratio,
-        f"{ns - plain_ns:.0f} ns more than {plain_ns:.0f} a record; {first:.1f} s to the first batches",
-    )
+def _omitted(options: Any) -> np.ndarray:
+    return np.random.default_rng(0).choice(10 * options.records, options.records // 10, replace=False)
 
 
-def omitted_memory() -> Row:
-    """Bytes an omitted key that a loader keeps while it runs, and the most at a time, beside the keys that the user has."""
-    keys = _omitted()
-    with contextlib.closing(iter(_omitting(None))) as plain:
+def omitted(options: Any) -> Iterator[Table]:
+    """Batches of a loader that leaves records out, beside one that does not."""
+    count = max(options.records // 10 // BATCH, 1)
+    plain, omitting = _omitting(options, None), _omitting(options, _omitted(options))
+    with contextlib.closing(plain), contextlib.closing(omitting):
+        first = seconds_of(lambda: (next(plain), next(omitting)), clock=time.process_time)
+        contenders = {
+            "no record omitted": processor(lambda: [*islice(plain, count)], count * BATCH / 1e9),
+            "one in a hundred omitted": processor(lambda: [*islice(omitting, count)], count * BATCH / 1e9),
+        }
+        yield Table("a record (ns)", contenders, "less")
+    yield Table("the first batches of both (s)", {"": first})
+
+
+def omitted_memory(options: Any) -> Iterator[Table]:
+    """What a loader keeps while it runs, and the most at a time, beside the keys that the user has."""
+    keys = _omitted(options)
+    with contextlib.closing(_omitting(options, None)) as plain:
         next(plain)  # what it imports
     tracemalloc.start()
-    with contextlib.closing(iter(_omitting(keys))) as batches:
-        for _ in range(100):
-            next(batches)
+    with contextlib.closing(_omitting(options, keys)) as batches:
+        for _ in islice(batches, 100):
+            pass
         kept, most = (size / len(keys) for size in tracemalloc.get_traced_memory())
     tracemalloc.stop()
-    return kept, f"{most:.0f} at most"
+    yield Table("memory of omitted keys (bytes for each)", {"kept": kept, "at most": most})
 
 
-def windows() -> Row:
-    """Time to read 32 frames of 64 × 64 × 3, beside that of a copy of one contiguous slice."""
+def windows(options: Any) -> Iterator[Table]:
+    """Windows of 32 frames of 64 × 64 × 3, beside a copy of one contiguous slice of each."""
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 255, (FRAMES, 64, 64, 3), dtype=np.uint8)
     source = headrace.Windows({"frame": frames}, WINDOW, 1, episodes=np.arange(FRAMES) // EPISODE)
@@ -139,25 +127,7 @@ def windows() -> Row:
             row[...] = window["frame"]
 
     contiguous()
-    ratios = [_seconds(read, 1) / _seconds(contiguous, 1) for _ in range(15)]
-    return statistics.median(ratios), "of a columnar source"
+    yield Table("200 windows (s)", {"slices": processor(contiguous), "windows": processor(read)}, "less")
 
 
-ROWS = {
-    "weighted_table": weighted_table,
-    "weighted": weighted,
-    "weighted_memory": weighted_memory,
-    "omitted": omitted,
-    "omitted_memory": omitted_memory,
-    "windows": windows,
-}
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("rows", nargs="*", choices=[[], *ROWS], metavar="ROW")
-
-
-def main(options: argparse.Namespace) -> None:
-    """Print the rows that are named, or all."""
-    print_rows(ROWS, options.rows)
+TABLES = {each.__name__: each for each in (weighted, weighted_memory, omitted, omitted_memory, windows)}

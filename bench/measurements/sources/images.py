@@ -1,4 +1,4 @@
-"""Compare operations on images with Pillow, which returns the same pixels: CPU time, in turns, on one thread.
+"""Compare operations on images with Pillow, which returns the same pixels: images for each second of the processor, on one thread.
 
     python bench/speed.py images [--rounds 7]
 
@@ -9,34 +9,24 @@ piece. docs/performance.md has the results.
 
 from __future__ import annotations
 
-import argparse
 import io
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
-from measuring import cpu_of_each, medians, settle_allocator
+from adapters.files import jpegs
+from measurement import Table
+from measuring import processor_rate
 from PIL import Image
-from sklearn.datasets import load_sample_images
 
 from headrace import DecodeImage, RandomResizedCrop
 
-SIZE = 224
-BOX = (100, 60, 500, 360)
-AT_ONCE = 12
+OPTIONS = {"rounds": 7}
+SIZE, AT_ONCE = 224, 12
+PARTS = [np.s_[:, :], np.s_[:375, :500], np.s_[100:356, 100:356]]
 
-Act = Callable[[bytes], np.ndarray]
-
-
-def jpegs(quality: int, subsampling: str) -> list[bytes]:
-    """The photographs, and parts of them."""
-    found = []
-    for photo in load_sample_images().images:
-        for part in (photo, photo[:375, :500], photo[100:356, 100:356]):
-            out = io.BytesIO()
-            Image.fromarray(part).save(out, "JPEG", quality=quality, subsampling=subsampling)
-            found.append(out.getvalue())
-    return found
+DECODE, CROP, RNG = DecodeImage(), RandomResizedCrop(SIZE), np.random.default_rng(0)
 
 
 def pillow(data: bytes) -> Image.Image:
@@ -44,13 +34,9 @@ def pillow(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data)).convert("RGB")
 
 
-def small(image: Image.Image) -> np.ndarray:
-    """The whole image in the size of the model."""
-    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-
-
-DECODE, FAST, SMALL = DecodeImage(), DecodeImage(fast=True), DecodeImage(SIZE)
-CROP = RandomResizedCrop(SIZE)
+def small(image: Image.Image, box: tuple[int, ...] | None = None) -> np.ndarray:
+    """The whole image or a piece in the size of the model."""
+    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box))
 
 
 def ours_cropped(data: bytes) -> np.ndarray:
@@ -59,38 +45,30 @@ def ours_cropped(data: bytes) -> np.ndarray:
 
 
 def pillow_cropped(data: bytes) -> np.ndarray:
-    """A piece of a third of the image, which is the mean of the random ones."""
+    """A piece of half of the image, which is the mean of the random ones."""
     image = pillow(data)
     width, height = image.size
-    box = (width // 5, height // 5, width // 5 + int(width * 0.73), height // 5 + int(height * 0.73))
-    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box))
+    left, top = width // 5, height // 5
+    return small(image, (left, top, left + int(width * 0.73), top + int(height * 0.73)))
 
 
-RNG = np.random.default_rng(0)
-
-PAIRS: dict[str, tuple[Act, dict[str, Act]]] = {
-    "decode": (lambda data: np.asarray(pillow(data)), {"DecodeImage()": DECODE.map, "fast=True": FAST.map}),
-    "decode to 224 × 224": (
-        lambda data: small(pillow(data)),
-        {"DecodeImage(224)": SMALL.map},
-    ),
-    "decode, random crop": (pillow_cropped, {"DecodeImage(), RandomResizedCrop(224)": ours_cropped}),
+WAYS = {
+    "decode": {
+        "Pillow": lambda data: np.asarray(pillow(data)),
+        "DecodeImage()": DECODE.map,
+        "DecodeImage(fast=True)": DecodeImage(fast=True).map,
+    },
+    "decode to 224 × 224": {"Pillow": lambda data: small(pillow(data)), "DecodeImage(224)": DecodeImage(SIZE).map},
+    "decode, random crop": {"Pillow": pillow_cropped, "DecodeImage(), RandomResizedCrop(224)": ours_cropped},
 }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("--rounds", type=int, default=7)
+def images(subsampling: str, options: Any) -> Iterator[Table]:
+    """All ways, with images of a kind."""
+    data = [*jpegs(PARTS, quality=90, subsampling=subsampling)] * AT_ONCE
+    for what, ways in WAYS.items():
+        rates = {label: partial(processor_rate, act, data) for label, act in ways.items()}
+        yield Table(f"{subsampling}, {what} (images for each second of the processor)", rates, "more")
 
 
-def main(options: argparse.Namespace) -> None:
-    """Print a line for each operation."""
-    settle_allocator()
-    for quality, subsampling in ((90, "4:2:0"), (90, "4:4:4")):
-        data = jpegs(quality, subsampling) * AT_ONCE
-        for name, (reference, ours) in PAIRS.items():
-            acts = {"Pillow": reference, **ours}
-            found = medians(options.rounds, {label: partial(cpu_of_each, act, data) for label, act in acts.items()})
-            base = found.pop("Pillow")
-            told = ", ".join(f"{label} {base / seconds:.2f} ×" for label, seconds in found.items())
-            print(f"{subsampling} {name}: Pillow {1 / base:,.0f} images/s; {told}", flush=True)
+TABLES = {kind: partial(images, kind) for kind in ("4:2:0", "4:4:4")}

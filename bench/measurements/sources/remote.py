@@ -1,6 +1,6 @@
 """Read files in a store that is 50 ms away, and compare with local files: speed, requests, and size of the cache.
 
-    python bench/speed.py remote [--records N] [--workers N] [--delay SECONDS]
+    python bench/speed.py remote [--rounds 3] [--records N] [--workers N] [--delay SECONDS] [TABLE …]
 
 A small HTTP server with a delay, in its own process, serves TFRecord files of 1 KB records. Two
 pipelines read them with `BlockShuffle(1024, 16)`, from the store and from the disk in turns. Each has an
@@ -11,55 +11,40 @@ Takes half a minute.
 
 from __future__ import annotations
 
-import argparse
 import email.utils
 import multiprocessing
 import os
 import re
-import statistics
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adapters.files import write_tfrecord
+from measurement import Table
 
-from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, MapTransform, TFRecordDataSource
-from headrace.formats.tfrecord import framed
+from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, TFRecordDataSource
 
+OPTIONS = {"rounds": 3, "records": 1 << 17, "workers": 2, "delay": 0.05}
 FILES, BATCH, RECORD_BYTES = 8, 256, 1000
 BLOCK, WINDOW = 1024, 16
 
 
-class Unpacked(MapTransform):
+def unpacked(element: bytes) -> Any:
     """The record's numbers, unpacked and looked at."""
-
-    def map(self, element: bytes) -> Any:
-        return np.frombuffer(zlib.decompress(element), np.uint8)[:256].astype(np.float32)
+    return np.frombuffer(zlib.decompress(element), np.uint8)[:256].astype(np.float32)
 
 
-class Bytes(MapTransform):
+def as_numbers(element: bytes) -> Any:
     """The record's bytes as numbers."""
-
-    def map(self, element: bytes) -> Any:
-        return np.frombuffer(element, np.uint8, 256)
-
-
-PIPELINES = {"bytes": Bytes(), "work": Unpacked()}
-
-
-def write(folder: Path, records: int) -> None:
-    """Records that can be unpacked, of about a KB each."""
-    random = np.random.default_rng(0)
-    some = [zlib.compress(random.integers(0, 16, 2 * RECORD_BYTES, np.uint8).tobytes()) for _ in range(256)]
-    for number in range(FILES):
-        with open(folder / f"{number}.tfrecord", "wb") as file:
-            for first in range(0, records // FILES, len(some)):
-                file.write(b"".join(map(framed, some[: records // FILES - first])))
+    return np.frombuffer(element, np.uint8, 256)
 
 
 def serve(folder: str, delay: float, port: Any, asked: Any) -> None:
@@ -100,30 +85,32 @@ def serve(folder: str, delay: float, port: Any, asked: Any) -> None:
 
 
 @contextmanager
-def store(folder: Path, delay: float) -> Iterator[tuple[str, Any]]:
-    """The URL of a store, and how many ranges it was asked for."""
+def store(options: Any) -> Iterator[tuple[Path, list[str], Any]]:
+    """A folder of files of records, their URLs in a store, and how many ranges it was asked for."""
+    random = np.random.default_rng(0)
+    some = [zlib.compress(random.integers(0, 16, 2 * RECORD_BYTES, np.uint8).tobytes()) for _ in range(256)]
     context = multiprocessing.get_context("spawn")
     port, asked = context.Value("i", 0), context.Value("q", 0)
-    process = context.Process(target=serve, args=(str(folder), delay, port, asked), daemon=True)
-    process.start()
-    while not port.value:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port.value}", asked
-    finally:
-        process.kill()
-        process.join()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(FILES):
+            write_tfrecord(islice(cycle(some), options.records // FILES), Path(folder, f"{number}.tfrecord"))
+        process = context.Process(target=serve, args=(folder, options.delay, port, asked), daemon=True)
+        process.start()
+        while not port.value:
+            time.sleep(0.01)
+        try:
+            yield Path(folder), [f"http://127.0.0.1:{port.value}/{number}.tfrecord" for number in range(FILES)], asked
+        finally:
+            process.kill()
+            process.join()
 
 
-def records_per_second(
-    source: Any, shuffle: Any, operation: MapTransform, workers: int, on_batch: Callable[[], None]
-) -> float:
+def records_per_second(source: Any, operation: Any, workers: int, on_batch: Callable[[], Any]) -> float:
     """After the first window, until the end of an epoch."""
-    sampler = IndexSampler(len(source), shuffle=shuffle, seed=1, num_epochs=1)
+    sampler = IndexSampler(len(source), shuffle=BlockShuffle(BLOCK, WINDOW), seed=1, num_epochs=1)
     loader = DataLoader(data_source=source, sampler=sampler, operations=[operation, Batch(BATCH)], worker_count=workers)
-    first = BLOCK * WINDOW // BATCH
     with iter(loader) as batches:
-        for _ in range(first):
+        for _ in range(BLOCK * WINDOW // BATCH):
             next(batches)
         start, count = time.perf_counter(), 0
         for number, batch in enumerate(batches):
@@ -142,57 +129,51 @@ def bytes_in(folder: str) -> int:
     return total
 
 
-def urls_in(folder: Path, url: str) -> list[str]:
-    """The files, in the store."""
-    return [f"{url}/{path.name}" for path in sorted(folder.glob("*.tfrecord"))]
+def pipeline(name: str, operation: Any, options: Any) -> Iterator[Table]:
+    """Speeds in turns; then requests, and the cache."""
+    requests: list[float] = []
+    held: list[list[float]] = []
+    with store(options) as (folder, urls, asked):
+        budget = sum(path.stat().st_size for path in folder.glob("*.tfrecord")) // 2
+
+        def local() -> float:
+            source = TFRecordDataSource(folder, index_dir=folder / "indices")
+            return records_per_second(source, operation, options.workers, lambda: None)
+
+        def remote() -> float:
+            with tempfile.TemporaryDirectory() as cache:
+                settings = {"cache_dir": cache, "cache_bytes": budget}
+                source = TFRecordDataSource(urls, index_dir=folder / "indices", storage_options=settings)
+                before, sizes = asked.value, []
+                rate = records_per_second(
+                    source, operation, options.workers, lambda: sizes.append(100 * bytes_in(cache) / budget)
+                )
+            requests.append(100 * (asked.value - before) / len(source))
+            held.append(sizes)
+            return rate
+
+        yield Table(f"{name} (records/s)", {"local": local, "remote": remote}, "more")
+    told = {
+        "requests, of one for each record": requests,
+        "cache, at most": [max(sizes) for sizes in held],
+        "cache, at the end": [sizes[-1] for sizes in held],
+    }
+    yield Table(f"{name}: requests, and the cache relative to its budget (%)", told)
 
 
-def compare(name: str, folder: Path, url: str, asked: Any, workers: int, rounds: int) -> None:
-    """Speeds in turns, requests and the cache of one pipeline."""
-    operation, shuffle = PIPELINES[name], BlockShuffle(BLOCK, WINDOW)
-    budget = sum(path.stat().st_size for path in folder.glob("*.tfrecord")) // 2
-    local, remote, requests, held = [], [], 0, [0]
-    for _ in range(rounds):
-        source = TFRecordDataSource(folder, index_dir=folder / "indices")
-        local.append(records_per_second(source, shuffle, operation, workers, lambda: None))
-        with tempfile.TemporaryDirectory() as cache:
-            options = {"cache_dir": cache, "cache_bytes": budget}
-            source = TFRecordDataSource(urls_in(folder, url), index_dir=folder / "indices", storage_options=options)
-            before = asked.value
-            remote.append(records_per_second(source, shuffle, operation, workers, lambda: held.append(bytes_in(cache))))
-            requests = asked.value - before
-    ratio = statistics.median(b / a for a, b in zip(local, remote))
-    print(
-        f"{name}: local {statistics.median(local):,.0f} records/s, remote {statistics.median(remote):,.0f}, {ratio:.2f} ×"
-    )
-    print(f"  {requests} requests for {len(source):,} records: {requests / len(source):.2%} of one for each record")
-    print(f"  cache: at most {max(held) / budget:.1%} of its budget, at the end {held[-1] / budget:.1%}")
+def full_shuffle(options: Any) -> Iterator[Table]:
+    """The requests that a full shuffle without a cache takes for some batches."""
+    with store(options) as (folder, urls, asked):
+        source = TFRecordDataSource(urls, index_dir=folder / "indices", storage_options={"cache_bytes": 0})
+        sampler, before, batches = IndexSampler(len(source), shuffle=True, seed=1), asked.value, 4
+        for positions in np.split(np.arange(batches * BATCH), batches):
+            source.__getitems__(sampler.record_keys(positions))
+        share = 100 * (asked.value - before) / batches / BATCH
+    yield Table("requests, of one for each record (%)", {"full shuffle without a cache": share})
 
 
-def full_shuffle(folder: Path, url: str, asked: Any) -> None:
-    """Print the number of requests that a full shuffle takes for some batches."""
-    source = TFRecordDataSource(urls_in(folder, url), index_dir=folder / "indices", storage_options={"cache_bytes": 0})
-    sampler = IndexSampler(len(source), shuffle=True, seed=1)
-    before, batches = asked.value, 4
-    for positions in np.split(np.arange(batches * BATCH), batches):
-        source.__getitems__(sampler.record_keys(positions))
-    count = asked.value - before
-    print(f"full shuffle: {count} requests for {batches * BATCH} records: {count / batches / BATCH:.2%}")
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("--records", type=int, default=1 << 17)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--delay", type=float, default=0.05)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pipelines", nargs="+", default=list(PIPELINES), choices=PIPELINES)
-
-
-def main(options: argparse.Namespace) -> None:
-    """Print what the command line asks for."""
-    with tempfile.TemporaryDirectory() as folder, store(Path(folder), options.delay) as (url, asked):
-        write(Path(folder), options.records)
-        for name in options.pipelines:
-            compare(name, Path(folder), url, asked, options.workers, options.rounds)
-        full_shuffle(Path(folder), url, asked)
+TABLES = {
+    "bytes": partial(pipeline, "bytes", as_numbers),
+    "work": partial(pipeline, "work", unpacked),
+    "full_shuffle": full_shuffle,
+}
