@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,18 +107,16 @@ def _turn(work: Work, contender: Contender, seconds: float) -> Turn:
         raise
 
 
-class _names:  # noqa: N801 (argparse shows the name of a type in its errors)
-    """Names from a comma-separated list, all of them known."""
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """A parser of a comma-separated list of names, all of them known."""
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self._known = known
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := [name for name in found if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is unknown; there are {', '.join(known)}")
+        return found
 
-    def __call__(self, text: str) -> list[str]:
-        names = text.split(",")
-        for name in names:
-            if name not in self._known:
-                raise argparse.ArgumentTypeError(f"{name!r} is unknown; there are {', '.join(self._known)}")
-        return names
+    return names
 
 
 def _counts(text: str) -> list[int]:

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adapters.files import jpegs, write_array_record
 from compare.work import LATENCY_SECONDS, Data, Workload
+from loaders.records import CROP, ROW
 from numpy.typing import NDArray
 
 from headrace.sources import ArrayRecordDataSource, MemorySource
-
-CROP = 224
-ROW = 2048
-"""Tokens in a packed row."""
 
 MANY = 51_200
 """Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
@@ -124,17 +122,19 @@ def digits_columns() -> dict[str, NDArray[Any]]:
 
 def digits(folder: Path) -> Data:
     """A list of dicts."""
-    columns = digits_columns()
-    return in_memory(
-        [{"image": image.copy(), "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
-    )
+    return in_memory([{"image": row["image"].copy(), "label": row["label"]} for row in rows_of(digits_columns())])
 
 
 def columnar_digits(folder: Path) -> Data:
     """A dict of arrays; for contenders that know no columns, a list of dicts of its rows."""
     columns = digits_columns()
-    rows = [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
+    rows = rows_of(columns)
     return Data(MemorySource(columns), rows, lambda keys: map(rows.__getitem__, keys), columns)
+
+
+def rows_of(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """The rows of images and labels."""
+    return [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
 
 
 def large_images(folder: Path) -> Data:
@@ -145,17 +145,9 @@ def large_images(folder: Path) -> Data:
 
 
 def photographs(folder: Path) -> Data:
-    """JPEG files of 256×256 pixels: parts of the two photographs that come with scikit-learn, in three qualities."""
-    from PIL import Image
-    from sklearn.datasets import load_sample_images
-
-    distinct = []
-    for photograph in load_sample_images().images:
-        for top, left in [(y, x) for y in (0, 85, 171) for x in (0, 128, 256, 384)]:
-            for quality in (75, 85, 95):
-                file = io.BytesIO()
-                Image.fromarray(photograph[top : top + 256, left : left + 256]).save(file, "JPEG", quality=quality)
-                distinct.append(file.getvalue())
+    """JPEG files of 256×256 pixels: parts of two photographs, in three qualities."""
+    parts = [np.s_[top : top + 256, left : left + 256] for top in (0, 85, 171) for left in (0, 128, 256, 384)]
+    distinct = [file for quality in (75, 85, 95) for file in jpegs(parts, quality=quality)]
     return in_memory(distinct * (MANY // len(distinct)))
 
 
@@ -199,16 +191,11 @@ def kilobyte_records(folder: Path) -> Data:
     """A file of 50,000 records of 1,024 random bytes; written with `group_size:1,uncompressed`."""
     from array_record.python import array_record_data_source, array_record_module
 
-    path = str(folder / "kilobytes.array_record")
-    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
     rng = np.random.default_rng(0)
-    for _ in range(50_000):
-        writer.write(rng.bytes(1024))
-    writer.close()
-    reader = array_record_module.ArrayRecordReader(
-        path, options="readahead_buffer_size:0", file_reader_buffer_size=4096
-    )
-    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), reader.read)
+    path = write_array_record((rng.bytes(1024) for _ in range(50_000)), folder, options="group_size:1,uncompressed")
+    options = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 4096}
+    read = array_record_module.ArrayRecordReader(path, **options).read
+    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read)
 
 
 def unchanged_record(record: NDArray[np.int64]) -> NDArray[np.int64]:
