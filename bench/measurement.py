@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
-from measuring import Samples, frozen, keep_bytecode, settle_allocator, turns
+from measuring import keep_bytecode, settle_allocator, turns
 from rich import box
 from rich.console import Console
 from rich.table import Table as Printed
@@ -52,16 +52,15 @@ def main(module: ModuleType, options: argparse.Namespace) -> None:
             show(table, measured(table, getattr(options, "rounds", 1)))
 
 
-def measured(table: Table, rounds: int) -> Samples:
+def measured(table: Table, rounds: int) -> dict[str, list[float]]:
     """The samples of each contender, in the order of the table."""
     contenders = {label: contender for label, contender in table.contenders.items() if callable(contender)}
-    with frozen():
-        samples = turns(rounds, contenders) if contenders else {}
     known = {label: np.atleast_1d(value).tolist() for label, value in table.contenders.items() if not callable(value)}
-    return {label: (samples | known)[label] for label in table.contenders}
+    samples = turns(rounds, contenders) | known
+    return {label: samples[label] for label in table.contenders}
 
 
-def show(table: Table, samples: Samples) -> None:
+def show(table: Table, samples: dict[str, list[float]]) -> None:
     """Print a table; the spread only where there are several samples."""
     first = next(iter(samples.values()))
     spread = {"min": 0, "p99": 99, "max": 100} if max(map(len, samples.values())) > 1 else {}

@@ -28,9 +28,6 @@ alternates between. Processes that drift apart come to need some more of it late
 
 KEPT_BYTES = 31 << 20
 
-Samples = dict[str, list[float]]
-"""Measured values of contenders, by their names."""
-
 
 @dataclass(frozen=True)
 class Turn:
@@ -68,11 +65,7 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
 
 
 def measure(
-    batches: Iterator[Any],
-    seconds: float,
-    count: Callable[[Any], int],
-    processor: Callable[[], float],
-    started: float,
+    batches: Iterator[Any], seconds: float, count: Callable[[Any], int], processor: Callable[[], float], started: float
 ) -> Turn:
     """Measure a fresh stream.
 
@@ -115,21 +108,19 @@ def _clock_batches(batches: Iterator[Any], count: Callable[[Any], int], seconds:
     return times, records
 
 
-def turns(rounds: int, contenders: dict[str, Callable[[], Any]]) -> Samples:
+def turns(rounds: int, contenders: dict[Any, Callable[[], Any]]) -> dict[Any, list[Any]]:
     """The samples of each contender, which returns one or a list, one turn in each round; who begins changes."""
-    samples: Samples = {name: [] for name in contenders}
+    samples: dict[Any, list[Any]] = {name: [] for name in contenders}
+    gc.collect()
+    gc.freeze()  # so that the turns pay for their own objects, and not for those that are there already
     for number in range(rounds):
-        for name in in_turn(list(contenders), number):
+        start = number % max(len(contenders), 1)
+        for name in [*contenders][start:] + [*contenders][:start]:
             gc.collect()
             sample = contenders[name]()
             samples[name] += sample if isinstance(sample, list) else [sample]
+    gc.unfreeze()
     return samples
-
-
-def in_turn(contenders: list[Any], number: int) -> list[Any]:
-    """The contenders in the order of a round; every round begins with another one."""
-    start = number % len(contenders)
-    return contenders[start:] + contenders[:start]
 
 
 def seconds_of(
@@ -174,17 +165,6 @@ def keep_bytecode() -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-
-
-@contextlib.contextmanager
-def frozen() -> Iterator[None]:
-    """Keep what is there already out of the garbage collector's sight, so that the turns pay for their own objects."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -25,8 +25,7 @@ PROGRAMS = {
 """Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the exit status or None."""
 
 MEASUREMENTS = {
-    path.stem: f"measurements.{path.parent.name}.{path.stem}"
-    for path in sorted(Path(__file__).parent.glob("measurements/*/*.py"))
+    path.stem: f"measurements.{path.stem}" for path in sorted(Path(__file__).parent.glob("measurements/*.py"))
 }
 """Modules that `measurement.py` runs."""
 

@@ -47,5 +47,6 @@ def in_batches(dataset: Any, work: Any) -> Any:
 
 def documents(kind: Any, work: Any) -> Any:
     """Two lists of documents of the workload `packing`, mixed; `kind` is a library's `MapDataset`."""
-    parts = [kind.source(some).shuffle(work.seed).repeat() for some in work.data.two_lists()]
+    records, most = work.data.records, len(work.data.records) * 7 // 10
+    parts = [kind.source(some).shuffle(work.seed).repeat() for some in (records[:most], records[most:])]
     return kind.mix(parts, [0.7, 0.3])

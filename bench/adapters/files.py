@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-ONE_BY_ONE = "group_size:1"
-"""The option of ArrayRecord files of which each record is read alone."""
 
-
-def write_array_record(records: Iterable[bytes], folder: Path, name: str = "0", options: str = ONE_BY_ONE) -> str:
-    """One ArrayRecord file; its path."""
+def write_array_record(records: Iterable[bytes], folder: Path, name: str = "0", options: str = "group_size:1") -> str:
+    """One ArrayRecord file, of which each record is read alone; its path."""
     from array_record.python.array_record_module import ArrayRecordWriter
 
     path = str(folder / f"{name}.array_record")

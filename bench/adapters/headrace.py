@@ -141,8 +141,8 @@ def data_loader(work: Any, workers: int, source: Any = None, **options: Any) -> 
 
 def asynchronous(work: Any, workers: int) -> Any:
     """The same with an asynchronous source, of which many reads are under way."""
-    reading = headrace.ReadOptions(prefetch_buffer_size=COROUTINES)
-    return data_loader(work, workers, work.data.asynchronous, read_options=reading)
+    options = headrace.ReadOptions(prefetch_buffer_size=COROUTINES)
+    return data_loader(work, workers, work.data.asynchronous, read_options=options)
 
 
 def chain(work: Any, workers: int) -> Any:

@@ -67,12 +67,12 @@ def fan(rows: dict[str, list[int]]) -> dict[str, list[int]]:
 def write_rows(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Parquet files."""
     if workload.name == "parquet":
-        return write_parquet(records, folder)
+        write_parquet(records, folder)
+        return
     column = [record.tobytes() if workload.name == "mnist" else record for record in records]
     for file, places in enumerate(np.array_split(np.arange(len(column)), 4)):
         part = pa.table({"record": pa.array([column[place] for place in places], pa.binary())})
         pq.write_table(part, folder / f"{file:03}.parquet", row_group_size=1000)
-    return None
 
 
 class OnDisk:
@@ -116,17 +116,14 @@ class OnDisk:
         """The dataset, with a transform of a batch of rows, and a loader whose workers stay between epochs."""
         files = sorted(map(str, folder.glob("*.parquet")))
         dataset = datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache"))
-        collate: Any = stacked
+        options: Any = {"shuffle": workload.shuffled, **kept_workers(workers)}
         if workload.name == "parquet":
-            dataset = dataset.with_format("numpy")
+            loader = DataLoader(dataset.with_format("numpy"), workload.batch, collate_fn=stacked, **options)
         else:
             dataset = dataset.with_transform(lambda rows: {"made": [made(workload, row) for row in rows["record"]]})
-
-            def collate(rows: list[Any]) -> Any:
-                return stacked([row["made"] for row in rows])
-
-        options = {"shuffle": workload.shuffled, "collate_fn": collate, **kept_workers(workers)}
-        return loops(DataLoader(dataset, workload.batch, **options), epochs)
+            options["collate_fn"] = lambda rows: stacked([row["made"] for row in rows])
+            loader = DataLoader(dataset, workload.batch, **options)
+        return loops(loader, epochs)
 
 
 class Streaming:

@@ -105,7 +105,7 @@ def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> Ep
     return EpochStream(run, loader, run.host, numbers, sampler.set_epoch)
 
 
-# Speed, in its own environment: a dataset that returns a batch at once, and a function that stacks arrays
+# Speed, in its own environment
 
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
@@ -114,7 +114,7 @@ def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> 
 
 
 class Files(Rows, Dataset[Any]):
-    """Dataset of the records in files. The loader reads the records of a batch in one call."""
+    """Dataset of the records in files."""
 
     def __init__(self, workload: Workload, folder: Path) -> None:
         super().__init__(folder)
@@ -122,10 +122,6 @@ class Files(Rows, Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return made(self._workload, super().__getitem__(index))
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        """The records of a batch."""
-        return [self[index] for index in indices]
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
@@ -147,9 +143,6 @@ class Mapped(Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self._records)
-
-    def __getitem__(self, key: int) -> Any:
-        return self.__getitems__([key])[0]
 
     def __getitems__(self, keys: list[int]) -> list[Any]:
         """The elements of a batch; PyTorch's DataLoader calls this."""

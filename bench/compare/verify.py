@@ -46,16 +46,14 @@ def verify(work: Work, contenders: Sequence[Contender]) -> str:
         for number, (batch, expected) in enumerate(zip(own, sums[0])):
             difference = _difference(batch, expected, fields)
             if difference is not None:
-                raise DifferentWorkError(
-                    f"{work.workload.name}: batch {number} of {contender.label} is not that of "
-                    f"{contenders[0].label}: {difference}"
-                )
+                what = f"{work.workload.name}: batch {number} of {contender.label}"
+                raise DifferentWorkError(f"{what} is not that of {contenders[0].label}: {difference}")
     return _digest(",".join(leaf[SETTLED] for batch in sums[0] for leaf in batch.values()).encode())
 
 
 def _comparable(contender: Contender, first: Contender, random: bool) -> tuple[str, ...]:
     """The fields in which two contenders must be alike."""
-    if _is_striped(contender):
+    if contender.striped:
         return SHAPE
     keyed = contender.setting.keyed_draws and first.setting.keyed_draws
     return (*SHAPE, SETTLED, EXACT) if keyed or not random else (*SHAPE, SETTLED)
@@ -68,13 +66,9 @@ def _difference(batch: dict[str, LeafSum], expected: dict[str, LeafSum], fields:
     return next((f"leaf {name!r}: {field} {one} ≠ {two}" for name, field, one, two in pairs if one != two), None)
 
 
-def _is_striped(contender: Contender) -> bool:
-    return contender.setting.striped and contender.worker_count > 0
-
-
 def _sums(work: Work, contender: Contender) -> list[dict[str, LeafSum]]:
     keys: Iterable[NDArray[Any]] = work.key_batches()
-    if _is_striped(contender):
+    if contender.striped:
         keys = _striped(keys, contender.worker_count)
     with closing(iter(contender.loader(work))) as batches:
         pairs = itertools.islice(zip(batches, keys), BATCHES)

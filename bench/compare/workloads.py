@@ -93,13 +93,12 @@ def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
     """
     images = [decode(record) for record in records]
     for number, (crop, image) in enumerate(zip(np.asarray(batch), images)):
-        if not is_crop(crop, image):
+        if not _is_crop(crop, image):
             raise WrongRecordError(f"row {number} is no {CROP}×{CROP} crop of the record with its key")
     return np.stack(images)
 
 
-def is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
-    """Whether `crop` lies somewhere in `image`."""
+def _is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
     height, width = image.shape[0] - crop.shape[0], image.shape[1] - crop.shape[1]
     candidates = np.lib.stride_tricks.sliding_window_view(image[: height + 1, : width + 8], (1, 8, 3))
     tops, lefts = np.nonzero((candidates[:, :, 0, 0] == crop[0, :8]).all((-1, -2)))
@@ -158,19 +157,20 @@ def documents(folder: Path) -> Data:
     return in_memory([{"tokens": rng.integers(1, 50_000, length, np.int32)} for length in lengths])
 
 
+def numbered(key: int) -> NDArray[np.int64]:
+    """The record of a key."""
+    return np.full(16, key)
+
+
 class SlowStore:
     """Records that take `LATENCY_SECONDS` to come, as from a network."""
 
     def __len__(self) -> int:
         return MANY
 
-    def record(self, key: int) -> NDArray[np.int64]:
-        """A record that is there."""
-        return np.full(16, key)
-
     def __getitem__(self, key: int) -> NDArray[np.int64]:
         time.sleep(LATENCY_SECONDS)
-        return self.record(key)
+        return numbered(key)
 
 
 class AsyncStore(SlowStore):
@@ -178,13 +178,12 @@ class AsyncStore(SlowStore):
 
     async def __getitem__(self, key: int) -> NDArray[np.int64]:  # type: ignore[override]
         await asyncio.sleep(LATENCY_SECONDS)
-        return self.record(key)
+        return numbered(key)
 
 
 def slow_store(folder: Path) -> Data:
     """A source that waits."""
-    store = SlowStore()
-    return Data(store, store, lambda keys: map(store.record, keys), asynchronous=AsyncStore())
+    return Data(SlowStore(), SlowStore(), lambda keys: map(numbered, keys), asynchronous=AsyncStore())
 
 
 def kilobyte_records(folder: Path) -> Data:
@@ -196,24 +195,6 @@ def kilobyte_records(folder: Path) -> Data:
     options = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 4096}
     read = array_record_module.ArrayRecordReader(path, **options).read
     return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read)
-
-
-def unchanged_record(record: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The record: there is nothing to do but wait."""
-    return record
-
-
-def waiting(batch_size: int) -> Workload:
-    """Reads that wait, in batches of so many."""
-    return Workload(
-        name=f"waiting_{batch_size}",
-        about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at their "
-        "defaults",
-        make_data=slow_store,
-        operation=unchanged_record,
-        only=("ideal", "headrace", "grain", "asynchronous"),
-        batch_size=batch_size,
-    )
 
 
 WORKLOADS = (
@@ -274,7 +255,16 @@ WORKLOADS = (
         only=("packing", "grain_packing", "grain_packing_inline"),
         batch_size=8,
     ),
-    waiting(1),
-    waiting(32),
-    waiting(512),
+    *(
+        Workload(
+            name=f"waiting_{batch_size}",
+            about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at "
+            "their defaults",
+            make_data=slow_store,
+            operation=np.asarray,  # there is nothing to do but wait
+            only=("ideal", "headrace", "grain", "asynchronous"),
+            batch_size=batch_size,
+        )
+        for batch_size in (1, 32, 512)
+    ),
 )

@@ -17,11 +17,8 @@ from adapters.files import as_jpeg
 from loaders.workloads import Workload
 from numpy.typing import NDArray
 
-CROP = 224
-"""Rows and columns of a crop from a JPEG of 256 × 256."""
-
-ROW = 2048
-"""Tokens in a packed row."""
+CROP, ROW = 224, 2048
+"""Rows and columns of a crop from a JPEG of 256 × 256, and tokens in a packed row."""
 
 # The records
 

@@ -67,13 +67,9 @@ def weighted_memory(options: Any) -> Iterator[Table]:
     yield Table("memory of a sampler (bytes for each record)", found)
 
 
-def _labelled(key: int) -> dict[str, int]:
-    return {"key": key, "label": key % 10}
-
-
 def _omitting(options: Any, omit: object) -> Any:
     """Batches of ten times as many records, of which some are left out."""
-    records, work = headrace.RangeDataSource(10 * options.records), [_labelled]
+    records, work = headrace.RangeDataSource(10 * options.records), [lambda key: {"key": key, "label": key % 10}]
     settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
     return iter(headrace.load(records, transformations=work, omit=omit, **settings))
 

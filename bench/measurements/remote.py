@@ -42,11 +42,6 @@ def unpacked(element: bytes) -> Any:
     return np.frombuffer(zlib.decompress(element), np.uint8)[:256].astype(np.float32)
 
 
-def as_numbers(element: bytes) -> Any:
-    """The record's bytes as numbers."""
-    return np.frombuffer(element, np.uint8, 256)
-
-
 def serve(folder: str, delay: float, port: Any, asked: Any) -> None:
     """Answer requests for ranges of files, each after a delay."""
 
@@ -173,7 +168,7 @@ def full_shuffle(options: Any) -> Iterator[Table]:
 
 
 TABLES = {
-    "bytes": partial(pipeline, "bytes", as_numbers),
+    "bytes": partial(pipeline, "bytes", partial(np.frombuffer, dtype=np.uint8, count=256)),
     "work": partial(pipeline, "work", unpacked),
     "full_shuffle": full_shuffle,
 }

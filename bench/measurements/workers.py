@@ -106,5 +106,5 @@ def memory_of_workers(options: Any) -> Iterator[Table]:
     yield Table("memory of all processes with a source of 50 MB, proportional (MB)", counts)
 
 
-ALL = first_batches, finished_batches, dropped_records, transports, memory_of_workers
+ALL = (first_batches, finished_batches, dropped_records, transports, memory_of_workers)
 TABLES = {each.__name__: each for each in ALL}

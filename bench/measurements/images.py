@@ -1,4 +1,4 @@
-"""Compare operations on images with Pillow, which returns the same pixels: images for each second of the processor, on one thread.
+"""Compare operations on images with Pillow, which returns the same pixels: by time of the processor, in turns, on one thread.
 
     python bench/speed.py images [--rounds 7]
 

@@ -41,11 +41,6 @@ def _grain(records: dict[str, Any]) -> Iterable[Any]:
     return grain.experimental.device_put(dataset, DEVICE)
 
 
-def _plain(loader: headrace.DataLoader) -> Iterator[Any]:
-    for batch in loader:
-        yield jax.device_put(batch, DEVICE)
-
-
 @partial(jax.jit, static_argnums=2)
 def _train(weights: Any, batch: Any, layers: int) -> Any:
     """A step in which the batch goes through so many layers."""
@@ -96,7 +91,7 @@ def steps(step_seconds: float, options: Any) -> Iterator[Table]:
     ways = {
         "one batch that stays on the device": lambda: itertools.repeat(resident),
         "loader.to_device": lambda: loader.to_device(DEVICE),
-        "jax.device_put in the loop": lambda: _plain(loader),
+        "jax.device_put in the loop": lambda: (jax.device_put(batch, DEVICE) for batch in loader),
         "grain.experimental.device_put": lambda: _grain(records),
     }
     contenders = {label: partial(turn, make) for label, make in ways.items()}

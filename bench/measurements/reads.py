@@ -105,14 +105,14 @@ def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
     def group(key: int) -> Any:
         return file.read_row_group(key // size, use_threads=False).slice(key % size, 1)
 
-    def groups_alone() -> float:
-        return processor_rate(group, keys.integers(0, groups * size, TURN).tolist())
-
     def in_a_loader() -> float:  # its threads read ahead: so it is the time of many rows
         with iter(headrace.load(source, shuffle=True, seed=0, batch_size=32, worker_count=0)) as batches:
             return 32 * processor_rate(len, itertools.islice(batches, 100))
 
-    ways = {"library, a row group decoded": groups_alone, "source, in a loader, batches of 32": in_a_loader}
+    ways = {
+        "library, a row group decoded": lambda: processor_rate(group, keys.integers(0, groups * size, TURN).tolist()),
+        "source, in a loader, batches of 32": in_a_loader,
+    }
     return source, lambda key: group(key).to_pylist()[0], ways
 
 
@@ -224,28 +224,19 @@ def _tfrecord(size: int, count: int, folder: Path) -> Found:
     return source, lambda key: os.pread(descriptor, size, places[key]), indexed
 
 
+BY_NAME = (
+    *(_in_memory, _pandas, _polars, _array_record, _lance, _hugging_face, _hdf5, _zarr, _xarray, _mds, _json_lines),
+    *(_tar, _image_folder, _tokens),
+)
 SOURCES: dict[str, Callable[[Path], Found]] = {
-    "in_memory": _in_memory,
-    "pandas": _pandas,
-    "polars": _polars,
-    "array_record": _array_record,
-    "parquet": partial(_parquet, KINDS, COUNT // 64, 64),
-    "lance": _lance,
-    "hugging_face": _hugging_face,
-    "hdf5": _hdf5,
-    "zarr": _zarr,
-    "xarray": _xarray,
-    "mds": _mds,
+    **{each.__name__.removeprefix("_"): each for each in BY_NAME},
     "litdata": partial(_litdata, samples),
     "litdata_of_tables": partial(_litdata, rows),
-    "json_lines": _json_lines,
-    "tar": _tar,
-    "image_folder": _image_folder,
-    "tokens": _tokens,
     "tfrecord_100": partial(_tfrecord, 100, 200_000),
     "tfrecord_1000": partial(_tfrecord, 1_000, 100_000),
     "tfrecord_10000": partial(_tfrecord, 10_000, 20_000),
     "tfrecord_100000": partial(_tfrecord, 100_000, 3_000),
+    "parquet": partial(_parquet, KINDS, COUNT // 64, 64),
     "parquet_20_columns": partial(_parquet, "iifft" * 4, 1000, 100),
     "parquet_57_columns": partial(_parquet, ("iifft" * 12)[:57], 800, 200),
     "parquet_29_columns": partial(_parquet, ("iifft" * 6)[:29], 150, 2000),
