@@ -72,7 +72,7 @@ def show(table: Table, samples: dict[str, list[float]]) -> None:
             figures.append(ratio if table.better == "more" else 1 / ratio)
         figures += [float(np.percentile(values, share)) for share in spread.values()]
         printed.add_row(label, *map(as_text, figures))
-    Console(width=WIDTH).print(table.title, printed, highlight=False, sep="\n")
+    Console(width=WIDTH).print(table.title, printed, highlight=False, markup=False, sep="\n")
 
 
 def as_text(value: float) -> str:

@@ -32,8 +32,6 @@ from rich.console import Console
 
 WIDTH = 120
 OUTPUT = Path(__file__).parent.parent / "output"
-
-
 KNOWN = {"workloads": [workload.name for workload in WORKLOADS], "contenders": [*SETTINGS]}
 
 
