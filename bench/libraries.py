@@ -64,7 +64,7 @@ def python_of(library: Library) -> str | None:
 
 
 def adapter_of(name: str) -> Any:
-    """The adapter with the name that `Library.adapter` has."""
+    """The adapter that `Library.adapter` names, or the function that `Setting.loader` names."""
     module, _, inner = name.partition(":")
     found = importlib.import_module(f"adapters.{module}")
     return getattr(found, inner) if inner else found

@@ -1,13 +1,15 @@
-"""Facts about the machine and the software, which are stored beside figures. Needs nothing but Python."""
+"""Files of results, and the facts about the machine and the software that they have. Needs nothing but Python."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("numpy", "grain", "torch", "array_record", "pillow")
 
@@ -37,6 +39,16 @@ def facts_with_versions() -> dict[str, str]:
         **{package: _version(package) for package in PACKAGES},
         "load before": load,
     }
+
+
+def keep(path: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Add results of loaders to those that a file has of other loaders, cells and workloads."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for name, found in results.items():
+        old = kept.setdefault(name, {"cells": {}})
+        parts = {part: old.get(part, {}) | found[part] for part in ("cells", "speed", "versions") if part in found}
+        old |= found | parts
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def _line(file: str, name: str) -> str:

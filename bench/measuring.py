@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,6 @@ MIN_BATCHES, WARM_BATCHES = 2, 32
 alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take 0.2 s the first time."""
 
 KEPT_BYTES = 31 << 20
-
-Samples = dict[str, list[float]]
-"""Measured values of contenders, by their names."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +65,7 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
 
 
 def measure(
-    batches: Iterator[Any],
-    seconds: float,
-    count: Callable[[Any], int],
-    processor: Callable[[], float],
-    started: float,
+    batches: Iterator[Any], seconds: float, count: Callable[[Any], int], processor: Callable[[], float], started: float
 ) -> Turn:
     """Measure a fresh stream.
 
@@ -116,35 +108,40 @@ def _clock_batches(batches: Iterator[Any], count: Callable[[Any], int], seconds:
     return times, records
 
 
-def turns(rounds: int, contenders: dict[str, Callable[[], Any]]) -> Samples:
+def turns(rounds: int, contenders: dict[Any, Callable[[], Any]]) -> dict[Any, list[Any]]:
     """The samples of each contender, which returns one or a list, one turn in each round; who begins changes."""
-    samples: Samples = {name: [] for name in contenders}
+    samples: dict[Any, list[Any]] = {name: [] for name in contenders}
+    gc.collect()
+    gc.freeze()  # so that the turns pay for their own objects, and not for those that are there already
     for number in range(rounds):
-        for name in in_turn(list(contenders), number):
+        start = number % max(len(contenders), 1)
+        for name in [*contenders][start:] + [*contenders][:start]:
             gc.collect()
             sample = contenders[name]()
             samples[name] += sample if isinstance(sample, list) else [sample]
+    gc.unfreeze()
     return samples
 
 
-def in_turn(contenders: list[Any], number: int) -> list[Any]:
-    """The contenders in the order of a round; every round begins with another one."""
-    start = number % len(contenders)
-    return contenders[start:] + contenders[:start]
+def seconds_of(
+    act: Callable[[], object], times: int = 1, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Seconds of each of some calls."""
+    found = []
+    for _ in range(times):
+        began = clock()
+        act()
+        found.append(clock() - began)
+    return found
 
 
-def medians(rounds: int, contenders: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The median sample of each contender."""
-    return {name: median(samples) for name, samples in turns(rounds, contenders).items()}
-
-
-def cpu_of_each(act: Callable[[Any], object], items: Iterable[Any]) -> float:
-    """Seconds of the processor, user and system, that one item takes, in all threads of this process."""
+def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
+    """Items for each second of the processor, user and system, in all threads of this process."""
     began, number = time.process_time(), 0
     for item in items:
         act(item)
         number += 1
-    return (time.process_time() - began) / number
+    return number / (time.process_time() - began)
 
 
 def settle_allocator() -> None:
@@ -168,17 +165,6 @@ def keep_bytecode() -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-
-
-@contextlib.contextmanager
-def frozen() -> Iterator[None]:
-    """Keep what is there already out of the garbage collector's sight, so that the turns pay for their own objects."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -130,8 +130,7 @@ def _row(found: Rates, ours: str, theirs: tuple[str, ...]) -> str:
 
 
 def _cells(found: Rates, suffix: str) -> list[str]:
-    ours = found.get(f"headrace{suffix}")
-    if ours is None:
+    if (ours := found.get(f"headrace{suffix}")) is None:
         return ["", "", *["" for _ in RIVALS]]
     rate = f"{ours['rate']:,.0f} ({ours['rate_high']:,.0f})"
     times = [_times(found, f"headrace{suffix}", [f"{one}{suffix}" for one in rivals]) for rivals in RIVALS.values()]
@@ -177,13 +176,12 @@ def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
         for fact, value in same.items()
         if not fact.startswith(("date", "load average"))
     }
-    machine = [told[fact] for fact in told if fact in ("CPU", "cores", "memory", "system")]
-    settings = [told[fact] for fact in told if fact not in ("CPU", "cores", "memory", "system")]
+    machine = [told.pop(fact) for fact in [*told] if fact in ("CPU", "cores", "memory", "system")]
     versions = sorted({f"{package} {value}" for name in played for package, value in results[name]["versions"].items()})
     return [
         f"* **When**: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}.",
         f"* **Machine**: {', '.join(machine)}; load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
-        *([f"* **Settings**: {', '.join(settings)}."] if settings else []),
+        *([f"* **Settings**: {', '.join(told.values())}."] if told else []),
         f"* **Versions**: {', '.join(versions)}.",
         "",
     ]
@@ -198,12 +196,8 @@ def resume_tables(results: dict[str, Any]) -> str:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
     lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LIBRARIES.values() if one.stateless]
-    lines += [
-        "",
-        "The next table says what the test program found for each result above that is not “ok”, “restart” or “–”:",
-        "",
-    ]
-    lines += ["| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
+    told = "The next table says what the test program found for each result above that is not “ok”, “restart” or “–”:"
+    lines += ["", told, "", "| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
     for name in played:
         for cell, (word, detail) in sorted(results[name]["cells"].items()):
             if word not in ("ok", "restart", "grey"):
@@ -237,9 +231,8 @@ def speed_tables(results: dict[str, Any]) -> str:
         for workload, cell in results[name]["speed"].items():
             if cell.get("wrong") or "rate" not in cell:
                 why = cell.get("unclaimed") or cell.get("missing") or f"wrong: {cell.get('wrong')}"
-                lines.append(
-                    f"| {LIBRARIES[name].title} | `{workload}` | {' '.join(why.split())[:200].replace('|', '/')} |"
-                )
+                short = " ".join(why.split())[:200].replace("|", "/")
+                lines.append(f"| {LIBRARIES[name].title} | `{workload}` | {short} |")
     return "\n".join(lines) + "\n"
 
 

@@ -26,26 +26,16 @@ INK = "#7b8087"
 
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
-
-SHADES = {
-    **dict.fromkeys(["ok"], "#2f8f5b"),
-    **dict.fromkeys(["restart"], "#8fc7a4"),
-    **dict.fromkeys(["refused"], "#e8d48a"),
-    **dict.fromkeys(["order"], "#eda75c"),
-    **dict.fromkeys(["doubled", "lost", "uneven", "hang", "error"], "#c94f4f"),
-    **dict.fromkeys(["grey", ""], "#dcdcdc"),
+LEGEND = {
+    "ok": ("#2f8f5b", "ok"),
+    "restart": ("#8fc7a4", "ok after a restart"),
+    "refused": ("#e8d48a", "refused"),
+    "order": ("#eda75c", "another order"),
+    "doubled lost uneven hang error": ("#c94f4f", "lost, doubled, uneven, hang, error"),
+    "grey none": ("#dcdcdc", "not claimed, or not played"),
 }
-"""The colours of verdicts; from the best to the worst, but for grey."""
-
-TITLES = {
-    "ok": "ok",
-    "restart": "ok after a restart",
-    "refused": "refused",
-    "order": "another order",
-    "lost": "lost, doubled, uneven, hang, error",
-    "grey": "not claimed, or not played",
-}
-"""The legend of their colours."""
+"""The colours of verdicts, from the best to the worst but for grey, and what the legend says."""
+SHADES = {word: colour for words, (colour, _) in LEGEND.items() for word in words.split()}
 
 
 def draw_compare(results: dict[str, Any], file: Path) -> None:
@@ -75,36 +65,27 @@ def draw_compare(results: dict[str, Any], file: Path) -> None:
 
 def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> None:
     """A square for each cell."""
-    shown = [
-        one.name
-        for one in PIPELINES
-        if any(f"{one.name}:{EVENTS[1].name}" in results[name]["cells"] for name in played)
-    ]
+    cells = {name: results[name]["cells"] for name in played}
+    shown = [one.name for one in PIPELINES if any(f"{one.name}:{EVENTS[1].name}" in each for each in cells.values())]
     figure, axes = plt.subplots(1, len(played), figsize=(1.5 + 1.35 * len(played), 3.6), sharey=True)
-    for place, (axis, name) in enumerate(zip(axes, played)):
+    for axis, name in zip(axes, played):
         for y, event in enumerate(EVENTS):
             for x, pipeline in enumerate(shown):
-                word = results[name]["cells"].get(f"{pipeline}:{event.name}", [""])[0]
+                word = cells[name].get(f"{pipeline}:{event.name}", ["none"])[0]
                 axis.add_patch(plt.Rectangle((x, y), 0.9, 0.9, color=SHADES[word]))
         axis.set(xlim=(0, len(shown)), ylim=(len(EVENTS), 0), title="")
         axis.set_title(LIBRARIES[name].title.replace(", ", ",\n"), fontsize=7)
         axis.set_xticks([x + 0.45 for x in range(len(shown))], shown, rotation=90, fontsize=6)
-        if not place:
-            axis.set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
-        axis.tick_params(length=0)
-        for side in axis.spines.values():
-            side.set_visible(False)
-    marks = [Patch(color=SHADES[word], label=title) for word, title in TITLES.items()]
+    axes[0].set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
+    marks = [Patch(color=colour, label=told) for colour, told in LEGEND.values()]
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    _save(figure, axes, file, (0, 0.06, 1, 1))
 
 
 def draw_speed(results: dict[str, Any], played: list[str], file: Path) -> None:
     """A bar for each figure, as long as its part of the workload's best one."""
     figure, axes = plt.subplots(1, len(WORKLOADS), figsize=(1.6 + 1.5 * len(WORKLOADS), 2.9), sharey=True)
-    for place, (axis, workload) in enumerate(zip(axes, WORKLOADS)):
+    for axis, workload in zip(axes, WORKLOADS):
         cells = [results[name]["speed"].get(workload.name, {}) for name in played]
         rates = [0 if cell.get("wrong") else cell.get("rate", 0) for cell in cells]
         axis.barh(range(len(played)), rates, color=["#2f8f5b" if name == "headrace" else "#8a97a6" for name in played])
@@ -112,11 +93,15 @@ def draw_speed(results: dict[str, Any], played: list[str], file: Path) -> None:
             axis.text(rate, y, f" {rate:,.0f}" if rate else " –", va="center", fontsize=6)
         axis.set(xlim=(0, 1.6 * max([*rates, 1])), ylim=(len(played) - 0.5, -0.5), xticks=[])
         axis.set_title(f"{workload.name}\n{workload.unit}", fontsize=7)
-        if not place:
-            axis.set_yticks(range(len(played)), [LIBRARIES[name].title for name in played], fontsize=7)
+    axes[0].set_yticks(range(len(played)), [LIBRARIES[name].title for name in played], fontsize=7)
+    _save(figure, axes, file, (0, 0, 1, 1))
+
+
+def _save(figure: Any, axes: Any, file: Path, rect: tuple[float, ...]) -> None:
+    """Without lines at the sides."""
+    for axis in axes:
         axis.tick_params(length=0)
-        for side in axis.spines.values():
-            side.set_visible(False)
-    figure.tight_layout()
+        axis.spines[:].set_visible(False)
+    figure.tight_layout(rect=rect)
     figure.savefig(file, dpi=110)
     plt.close(figure)

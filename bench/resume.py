@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from libraries import LIBRARIES, python_of
-from machine import facts
+from machine import facts, keep
 from resuming.cases import EVENTS, PIPELINES, Event, Pipeline
-from resuming.oracle import Page, Verdict, judge
+from resuming.oracle import Verdict
 from resuming.play import SECONDS, play_all
 
 
@@ -36,7 +36,7 @@ def main() -> int:
         for future in as_completed(played):
             found = {played[future]: future.result()}
             if options.results:
-                _keep(options.results, found)
+                keep(options.results, found)
     return 0
 
 
@@ -53,7 +53,10 @@ def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
     else:
         for cell, verdict in play(library.adapter, python, options.pipelines, options.events, found["versions"]):
             found["cells"][cell] = [verdict.word, verdict.detail]
-            _show(name, cell, verdict)
+            print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
+            if verdict.word not in ("ok", "grey", "restart"):
+                again = "--loaders {} --pipelines {} --events {}".format(name, *cell.split(":"))
+                print(f"             again: python3 bench/resume.py {again}")
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
@@ -61,49 +64,25 @@ def play(
     adapter: str, python: str, pipelines: list[Pipeline], events: list[Event], versions: dict[str, str]
 ) -> Iterator[tuple[str, Verdict]]:
     """The cells of a loader, each with its verdict, in one process of its environment."""
-    cells = {f"{one.name}:{event.name}": (one, event) for one in pipelines for event in events}
+    cells = [f"{one.name}:{event.name}" for one in pipelines for event in events]
     command = [python, __file__, "--play", adapter, *cells]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for text in process.stdout or ():
             line = json.loads(text)
             versions.update(line.get("versions", {}))
             if "cell" in line:
-                yield line["cell"], _verdict(line, *cells.pop(line["cell"]))
+                cells.remove(line["cell"])
+                yield line["cell"], Verdict(line["word"], line["detail"])
     for cell in cells:
         yield cell, Verdict("error", "the process that plays the cells ended")
 
 
-def _verdict(line: dict[str, Any], pipeline: Pipeline, event: Event) -> Verdict:
-    if "unclaimed" in line:
-        return Verdict("grey", line["unclaimed"])
-    ledger, reference = ([[Page(**page) for page in leg] for leg in line[what]] for what in ("ledger", "reference"))
-    return judge(pipeline.with_records(event.more), event, ledger, reference)
-
-
-def _show(name: str, cell: str, verdict: Verdict) -> None:
-    print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
-    if verdict.word not in ("ok", "grey", "restart"):
-        pipeline, _, event = cell.partition(":")
-        print(f"             again: python3 bench/resume.py --loaders {name} --pipelines {pipeline} --events {event}")
-
-
-def _keep(path: Path, results: dict[str, Any]) -> None:
-    """Adds to what the file has of other loaders and cells."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    for name, found in results.items():
-        cells = kept.get(name, {}).get("cells", {}) | found["cells"]
-        kept[name] = found | {"cells": cells}
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-
-
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser, events = argparse.ArgumentParser(description=__doc__), [one.name for one in EVENTS]
     parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
     parser.add_argument("--size", choices=["small", "full"], default="small", help="which pipelines, if none is named")
     parser.add_argument("--pipelines", nargs="+", choices=[one.name for one in PIPELINES])
-    parser.add_argument(
-        "--events", nargs="+", choices=[one.name for one in EVENTS], default=[one.name for one in EVENTS]
-    )
+    parser.add_argument("--events", nargs="+", choices=events, default=events)
     parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
     parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to")
     options = parser.parse_args()

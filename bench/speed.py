@@ -16,30 +16,37 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMANDS = {
+PROGRAMS = {
     "compare": "compare.run",
     "loaders": "loaders.run",
     "released": "compare.released",
     "cell": "loaders.cell",  # by which `loaders` measures one library, in its own environment
-    **{
-        path.stem: f"measurements.{path.parent.name}.{path.stem}"
-        for path in sorted(Path(__file__).parent.glob("measurements/*/*.py"))
-    },
 }
 """Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the exit status or None."""
+
+MEASUREMENTS = {
+    path.stem: f"measurements.{path.stem}" for path in sorted(Path(__file__).parent.glob("measurements/*.py"))
+}
+"""Modules that `measurement.py` runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] not in COMMANDS:
-        print(__doc__, f"Measurements: {', '.join(path for path, at in COMMANDS.items() if at[0] == 'm')}", sep="\n")
+    if not given or given[0] not in PROGRAMS | MEASUREMENTS:
+        print(__doc__, f"Measurements: {', '.join(MEASUREMENTS)}", sep="\n")
         return 0 if given in ([], ["--help"], ["-h"]) else 2
-    module = importlib.import_module(COMMANDS[given[0]])
+    module = importlib.import_module((PROGRAMS | MEASUREMENTS)[given[0]])
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=f"speed.py {given[0]}", description=module.__doc__, formatter_class=style)
-    module.arguments(parser)
-    return module.main(parser.parse_args(given[1:])) or 0
+    if given[0] in PROGRAMS:
+        module.arguments(parser)
+        return module.main(parser.parse_args(given[1:])) or 0
+    import measurement  # needs packages that the environments of libraries have not
+
+    measurement.arguments(parser, module)
+    measurement.main(module, parser.parse_args(given[1:]))
+    return 0
 
 
 if __name__ == "__main__":

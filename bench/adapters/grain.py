@@ -9,11 +9,13 @@ from typing import Any
 import grain
 import numpy as np
 from absl import flags
-from adapters.files import write_array_record, write_array_record_shards, write_parquet
+from adapters.chains import documents, in_batches, loaded, staged
+from adapters.files import Rows, write_array_record, write_array_record_shards, write_parquet, write_rows
+from adapters.protocol import Numbers
 from grain import experimental
-from loaders.records import ROW, made, to_crop
+from loaders.records import ROW
 from loaders.workloads import Workload
-from resuming.cases import DRAW, MAPPED
+from resuming.cases import MAPPED
 
 flags.FLAGS.mark_as_parsed()  # workers read flags, which a program that is no `absl.app` has not parsed
 
@@ -58,15 +60,16 @@ class Fan(grain.experimental.FlatMapTransform):
         return [element * 10 + copy for copy in range(element % 3)]
 
 
-def stream(run: Any) -> Stream:
+def stream(run: Any) -> Numbers:
     """The pipeline, one stage after the other."""
     pipeline, leg = run.pipeline, run.leg
     dataset = _mapped(run)
     processes = grain.MultiprocessingOptions(num_workers=leg.workers) if leg.workers else None
+    add = MAPPED * pipeline.has("map_batch")
     if elastic(run.event):
         shard = grain.sharding.ShardOptions(run.host, leg.hosts)
         batches = experimental.ElasticIterator(dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes)
-        return Stream(iter(batches), run.states, MAPPED * pipeline.has("map_batch"))
+        return _numbers(batches, run.states, add)  # nothing can follow the iterator
     spare = len(dataset) % leg.hosts if run.event.alike else 0
     dataset = dataset[: len(dataset) - spare][run.host :: leg.hosts] if leg.hosts > 1 else dataset
     batches = dataset.to_iter_dataset()
@@ -76,9 +79,9 @@ def stream(run: Any) -> Stream:
         row = {"tokens": pipeline.number("pack")}
         batches = experimental.FirstFitPackIterDataset(batches, length_struct=row, num_packing_bins=8)
     batches = batches.batch(leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
-    if pipeline.has("map_batch"):
+    if add:
         batches = batches.map(lambda batch: batch + MAPPED)
-    return Stream(iter(batches.mp_prefetch(processes) if processes else batches), run.states, 0)
+    return _numbers(batches.mp_prefetch(processes) if processes else batches, run.states, 0)
 
 
 def _mapped(run: Any) -> Any:
@@ -91,34 +94,14 @@ def _mapped(run: Any) -> Any:
     dataset = grain.MapDataset.mix(sources) if len(sources) > 1 else sources[0]
     if pipeline.has("window"):
         dataset = experimental.WindowShuffleMapDataset(dataset, window_size=pipeline.number("window"), seed=1)
-    dataset = dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch)
-    for stage, *_ in pipeline.stages:
-        if stage == "map":
-            dataset = dataset.map(lambda number: number + MAPPED)
-        elif stage == "random_map":
-            dataset = dataset.random_map(lambda number, rng: number + DRAW * int(rng.integers(1000)), seed=2)
-        elif stage == "filter":
-            dataset = dataset.filter(lambda number: number % 3 > 0)
-        elif stage == "document":
-            dataset = dataset.map(lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)})
-    return dataset
+    return staged(dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch), pipeline)
 
 
-class Stream:
-    """Batches as lists of numbers; `add` is added to each, where nothing can follow the iterator."""
-
-    def __init__(self, iterator: Any, states: list[Any] | None, add: int) -> None:
-        self._iterator, self._add = iterator, add
-        self.state = iterator.get_state
-        self.close = iterator.close
-        if states:
-            iterator.set_state(states[0])
-
-    def __next__(self) -> list[int]:
-        batch = next(self._iterator)
-        if isinstance(batch, dict):
-            return [int(token) for token in batch["tokens"].ravel() if token]
-        return [int(number) + self._add for number in batch]
+def _numbers(dataset: Any, states: list[Any] | None, add: int) -> Numbers:
+    iterator = iter(dataset)
+    if states:
+        iterator.set_state(states[0])
+    return Numbers(iterator, add=add, state=iterator.get_state)
 
 
 # Speed, in its own environment: default threads and buffers
@@ -126,31 +109,19 @@ class Stream:
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, ArrayRecord, or Parquet."""
-    if workload.name == "mnist":
-        np.save(folder / "images.npy", np.stack(list(records)))
+    if workload.name in ("mnist", "packing"):
+        write_rows(records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
         write_array_record(records, folder)
-    elif workload.name == "packing":
-        documents = list(records)
-        np.save(folder / "tokens.npy", np.concatenate(documents))
-        np.save(folder / "ends.npy", np.cumsum([len(one) for one in documents]))
     else:
         write_parquet(records, folder)
 
 
-class Rows:
-    """Rows of an array, or the documents of one, as a source."""
-
-    def __init__(self, name: str, array: Any, ends: Any = None) -> None:
-        self._name, self._array, self._ends = name, array, ends
-
-    def __len__(self) -> int:
-        return len(self._array if self._ends is None else self._ends)
+class Documents(Rows):
+    """The documents as elements that can be packed."""
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        if self._ends is None:
-            return {self._name: self._array[index]}
-        return {self._name: self._array[self._ends[index - 1] if index else 0 : self._ends[index]]}
+        return {"tokens": super().__getitem__(index)}
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
@@ -161,23 +132,13 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
         rows = experimental.InterleaveIterDataset(streams, cycle_length=1)
         rows = experimental.RepeatIterDataset(rows, num_epochs=epochs)
     elif workload.name == "packing":
-        tokens, ends = (np.load(folder / f"{name}.npy") for name in ("tokens", "ends"))
-        documents = grain.MapDataset.source(Rows("tokens", tokens, ends)).repeat(epochs).to_iter_dataset()
-        rows = experimental.BestFitPackIterDataset(documents, length_struct={"tokens": ROW}, num_packing_bins=64)
+        packed = grain.MapDataset.source(Documents(folder)).repeat(epochs).to_iter_dataset()
+        rows = experimental.BestFitPackIterDataset(packed, length_struct={"tokens": ROW}, num_packing_bins=64)
     else:
-        rows = _shuffled_and_mapped(workload, folder, epochs).to_iter_dataset()
+        records = [str(folder / "0.array_record")]
+        source = Rows(folder) if workload.name == "mnist" else grain.sources.ArrayRecordDataSource(records)
+        rows = loaded(grain.MapDataset.source(source), workload, epochs).to_iter_dataset()
     return iter(rows.batch(workload.batch).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers)))
-
-
-def _shuffled_and_mapped(workload: Workload, folder: Path, epochs: int) -> Any:
-    images = workload.name == "mnist"
-    source: Any = Rows("image", np.load(folder / "images.npy")) if images else None
-    if source is None:
-        source = grain.sources.ArrayRecordDataSource([str(folder / "0.array_record")])
-    dataset = grain.MapDataset.source(source).shuffle(seed=1).repeat(epochs)
-    if workload.name == "jpeg":
-        return dataset.random_map(to_crop, seed=1)
-    return dataset.map(lambda record: made(workload, record["image"] if images else record))
 
 
 # Speed, beside others on the same data; without threads if `num_threads` is 0
@@ -221,22 +182,14 @@ def data_loader(work: Any, workers: int, num_threads: int | None = None) -> Any:
 
 def chain(work: Any, workers: int, num_threads: int | None = None) -> Any:
     """A `MapDataset`, whose order is always its own."""
-    workload = work.workload
-    dataset = grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat()
-    if workload.after_batch:
-        dataset = dataset.batch(workload.batch_size)
-    operation = workload.operation
-    dataset = dataset.random_map(operation, seed=work.seed) if workload.random else dataset.map(operation)
-    if not workload.after_batch:
-        dataset = dataset.batch(workload.batch_size)
+    dataset = in_batches(grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat(), work)
     return _on_workers(dataset.to_iter_dataset(_reading(num_threads)), workers)
 
 
 def packing(work: Any, workers: int, num_threads: int | None = None) -> Any:
     """Grain's best fit, which holds 64 rows open."""
-    parts = [grain.MapDataset.source(some).shuffle(work.seed).repeat() for some in work.data.two_lists()]
-    documents = grain.MapDataset.mix(parts, weights=[0.7, 0.3]).to_iter_dataset(_reading(num_threads))
-    packed = experimental.BestFitPackIterDataset(documents, length_struct={"tokens": ROW}, num_packing_bins=64)
+    mixed = documents(grain.MapDataset, work).to_iter_dataset(_reading(num_threads))
+    packed = experimental.BestFitPackIterDataset(mixed, length_struct={"tokens": ROW}, num_packing_bins=64)
     return _on_workers(packed.batch(work.workload.batch_size), workers)
 
 

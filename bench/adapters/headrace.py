@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.files import write_array_record, write_array_record_shards, write_parquet, write_tars
-from loaders.records import ROW, made, to_crop
+from adapters.chains import documents, in_batches, loaded, staged
+from adapters.files import write_array_record, write_array_record_shards, write_parquet, write_rows, write_tars
+from adapters.protocol import Numbers, numbers_of
+from loaders.records import ROW
 from loaders.workloads import Workload
-from resuming.cases import DRAW, MAPPED
+from resuming.cases import MAPPED
 
 import headrace
 
@@ -28,15 +30,11 @@ def unclaimed(pipeline: Any, event: Any) -> str:
 write = write_array_record_shards
 
 
-def stream(run: Any) -> Stream:
+def stream(run: Any) -> Numbers:
     """The pipeline, one stage after the other."""
     pipeline = run.pipeline
-    sources = [
-        headrace.MapDataset.source(
-            headrace.ArrayRecordDataSource(sorted(map(str, run.folder.glob(f"{number}-*.array_record"))))
-        )
-        for number in range(len(pipeline.shards))
-    ]
+    paths = [sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))]
+    sources = [headrace.MapDataset.source(headrace.ArrayRecordDataSource(files)) for files in paths]
     if pipeline.has("shuffle"):
         sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
     dataset = sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
@@ -44,50 +42,25 @@ def stream(run: Any) -> Stream:
         dataset = dataset.window_shuffle(pipeline.number("window"), seed=1)
     if pipeline.has("repeat"):
         dataset = dataset.repeat(pipeline.number("repeat"))
-    dataset = dataset.map(int).map(run.touch)
     shard = headrace.ShardOptions(run.host, run.leg.hosts)
-    dataset = _staged(dataset.to_iter_dataset(shard_options=shard), pipeline)
+    dataset = staged(dataset.map(int).map(run.touch).to_iter_dataset(shard_options=shard), pipeline)
+    if pipeline.has("flat_map"):
+        dataset = dataset.flat_map(lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2)
+    if pipeline.has("pack"):
+        dataset = dataset.pack(pipeline.number("pack"), window=32)
     dataset = dataset.batch(run.leg.batch, drop_remainder=pipeline.has("drop"))
     if pipeline.has("map_batch"):
         dataset = dataset.map(lambda batch: batch + MAPPED)
     dataset = dataset.mp_prefetch(run.leg.workers)
     if run.event.alike:
         dataset = dataset.across_hosts("pad", folder=run.folder.parent / "hosts")
-    return Stream(iter(dataset), run.states, run.event.alike)
-
-
-def _staged(dataset: Any, pipeline: Any) -> Any:
-    for stage, *numbers in pipeline.stages:
-        if stage == "map":
-            dataset = dataset.map(lambda number: number + MAPPED)
-        elif stage == "random_map":
-            dataset = dataset.random_map(lambda number, rng: number + DRAW * int(rng.integers(1000)), seed=2)
-        elif stage == "filter":
-            dataset = dataset.filter(lambda number: number % 3)
-        elif stage == "flat_map":
-            dataset = dataset.flat_map(lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2)
-        elif stage == "document":
-            dataset = dataset.map(lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)})
-        elif stage == "pack":
-            dataset = dataset.pack(numbers[0], window=32)
-    return dataset
-
-
-class Stream:
-    """Batches as lists of numbers."""
-
-    def __init__(self, iterator: Any, states: list[bytes] | None, masked: bool) -> None:
-        self._iterator, self._masked = iterator, masked
-        self.state = iterator.get_state
-        self.close = iterator.close
-        if states:
-            iterator.set_states(states)
-
-    def __next__(self) -> list[int]:
-        batch = next(self._iterator)
-        if isinstance(batch, dict):
-            return [int(token) for token in batch["tokens"].ravel() if token]
-        return [int(number) for number in (batch[self._iterator.mask] if self._masked else batch)]
+    iterator = iter(dataset)
+    if run.states:
+        iterator.set_states(run.states)
+    masked = run.event.alike and not pipeline.has("pack")
+    return Numbers(
+        iterator, lambda batch: batch[iterator.mask] if masked else numbers_of(batch), state=iterator.get_state
+    )
 
 
 # Speed, in its own environment
@@ -96,7 +69,7 @@ class Stream:
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, records of bytes, tokens, tar or Parquet."""
     if workload.name == "mnist":
-        np.save(folder / "images.npy", np.stack(list(records)))
+        write_rows(records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
         headrace.convert(list(records), folder, to="bytes", workers=0, progress=False)
     elif workload.name == "packing":
@@ -110,34 +83,22 @@ def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """A chain of what the files hold."""
-    return _batches_of(_source(workload, folder), workload, workers, epochs)
+    if workload.name == "mnist":
+        return _batches_of({"image": np.load(folder / "rows.npy")}, workload, workers, epochs, "image")
+    if workload.name == "tar":
+        return _batches_of(headrace.TarDataSource(folder), workload, workers, epochs, "bin")
+    kinds = {"parquet": headrace.ParquetDataSource, "packing": headrace.TokenSource}
+    return _batches_of(kinds.get(workload.name, headrace.BytesSource)(folder), workload, workers, epochs)
 
 
-def _batches_of(source: Any, workload: Workload, workers: int, epochs: int) -> Iterator[Any]:
+def _batches_of(source: Any, workload: Workload, workers: int, epochs: int, field: str = "") -> Iterator[Any]:
     """The chain, one method after the other."""
     dataset = headrace.MapDataset.source(source)
     if workload.name == "packing":
         rows = dataset.repeat(epochs).to_iter_dataset().pack(ROW, window=1000)
-        return iter(rows.batch(workload.batch).mp_prefetch(workers))
-    if workload.shuffled:
-        dataset = dataset.shuffle(seed=1)
-    dataset = dataset.repeat(epochs)
-    if workload.name == "jpeg":
-        dataset = dataset.random_map(to_crop, seed=1)
-    elif workload.name != "parquet":
-        field = {"mnist": "image", "tar": "bin"}.get(workload.name)
-        dataset = dataset.map(lambda record: made(workload, record[field] if field else record))
-    return iter(dataset.to_iter_dataset().batch(workload.batch).mp_prefetch(workers))
-
-
-def _source(workload: Workload, folder: Path) -> Any:
-    if workload.name == "mnist":
-        return {"image": np.load(folder / "images.npy")}
-    if workload.name == "tar":
-        return headrace.TarDataSource(folder)
-    if workload.name == "parquet":
-        return headrace.ParquetDataSource(folder)
-    return headrace.TokenSource(folder) if workload.name == "packing" else headrace.BytesSource(folder)
+    else:
+        rows = loaded(dataset, workload, epochs, field).to_iter_dataset()
+    return iter(rows.batch(workload.batch).mp_prefetch(workers))
 
 
 class ArrayRecord:
@@ -180,31 +141,35 @@ def data_loader(work: Any, workers: int, source: Any = None, **options: Any) -> 
 
 def asynchronous(work: Any, workers: int) -> Any:
     """The same with an asynchronous source, of which many reads are under way."""
-    reading = headrace.ReadOptions(prefetch_buffer_size=COROUTINES)
-    return data_loader(work, workers, work.data.asynchronous, read_options=reading)
+    options = headrace.ReadOptions(prefetch_buffer_size=COROUTINES)
+    return data_loader(work, workers, work.data.asynchronous, read_options=options)
 
 
 def chain(work: Any, workers: int) -> Any:
     """A `MapDataset`, with the methods that say the same."""
-    source = headrace.MapDataset.source(work.data.headrace)
-    if work.shared_order:
-        return _to_batches(_in_shared_order([source], work), work, workers)
-    return _to_batches(source.shuffle(work.seed).repeat(), work, workers)
+    return _mixed([work.data.headrace], work, workers)
 
 
 def mix(work: Any, workers: int) -> Any:
     """The same records as 35 datasets, each shuffled, in a mix of equal weights."""
-    parts = [headrace.MapDataset.source(work.data.records[part::PARTS]) for part in range(PARTS)]
-    if work.shared_order:
-        return _to_batches(_in_shared_order(parts, work), work, workers)
-    return _to_batches(headrace.MapDataset.mix([part.shuffle(work.seed).repeat() for part in parts]), work, workers)
+    return _mixed([work.data.records[part::PARTS] for part in range(PARTS)], work, workers)
 
 
 def packing(work: Any, workers: int) -> Any:
     """Two lists of documents, mixed and packed by best fit."""
-    parts = [headrace.MapDataset.source(some).shuffle(work.seed).repeat() for some in work.data.two_lists()]
-    rows = headrace.MapDataset.mix(parts, [0.7, 0.3]).to_iter_dataset().pack(ROW, window=1000)
+    rows = documents(headrace.MapDataset, work).to_iter_dataset().pack(ROW, window=1000)
     return rows.batch(work.workload.batch_size).mp_prefetch(workers)
+
+
+def _mixed(sources: list[Any], work: Any, workers: int) -> Any:
+    parts = [headrace.MapDataset.source(source) for source in sources]
+    if work.shared_order:
+        order = SharedOrder(len(work.data.records), len(parts), work.seed)
+        dataset = headrace.MapDataset.select_from_datasets(parts, order).repeat()
+    else:
+        shuffled = [part.shuffle(work.seed).repeat() for part in parts]
+        dataset = headrace.MapDataset.mix(shuffled) if len(parts) > 1 else shuffled[0]
+    return in_batches(dataset, work).to_iter_dataset().mp_prefetch(workers)
 
 
 class SharedOrder:
@@ -220,20 +185,3 @@ class SharedOrder:
     def __getitem__(self, index: int) -> tuple[int, int]:
         record, part = divmod(self._sampler[index].record_key or 0, self._parts)
         return part, record
-
-
-def _in_shared_order(parts: list[Any], work: Any) -> Any:
-    order = SharedOrder(len(work.data.records), len(parts), work.seed)
-    return headrace.MapDataset.select_from_datasets(parts, order).repeat()
-
-
-def _to_batches(dataset: Any, work: Any, workers: int) -> Any:
-    """The workload's operation and batches."""
-    workload = work.workload
-    if workload.after_batch:
-        dataset = dataset.batch(workload.batch_size)
-    operation = workload.operation
-    dataset = dataset.random_map(operation, seed=work.seed) if workload.random else dataset.map(operation)
-    if not workload.after_batch:
-        dataset = dataset.batch(workload.batch_size)
-    return dataset.to_iter_dataset().mp_prefetch(workers)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from adapters.files import write_parquet, write_tars
-from adapters.protocol import missing_stage
+from adapters.protocol import Numbers, missing_stage
 from adapters.torch import RANKS, stateful
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from datasets.distributed import split_dataset_by_node
@@ -67,12 +67,12 @@ def fan(rows: dict[str, list[int]]) -> dict[str, list[int]]:
 def write_rows(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Parquet files."""
     if workload.name == "parquet":
-        return write_parquet(records, folder)
+        write_parquet(records, folder)
+        return
     column = [record.tobytes() if workload.name == "mnist" else record for record in records]
     for file, places in enumerate(np.array_split(np.arange(len(column)), 4)):
         part = pa.table({"record": pa.array([column[place] for place in places], pa.binary())})
         pq.write_table(part, folder / f"{file:03}.parquet", row_group_size=1000)
-    return None
 
 
 class OnDisk:
@@ -116,17 +116,14 @@ class OnDisk:
         """The dataset, with a transform of a batch of rows, and a loader whose workers stay between epochs."""
         files = sorted(map(str, folder.glob("*.parquet")))
         dataset = datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache"))
-        collate: Any = stacked
+        options: Any = {"shuffle": workload.shuffled, **kept_workers(workers)}
         if workload.name == "parquet":
-            dataset = dataset.with_format("numpy")
+            loader = DataLoader(dataset.with_format("numpy"), workload.batch, collate_fn=stacked, **options)
         else:
             dataset = dataset.with_transform(lambda rows: {"made": [made(workload, row) for row in rows["record"]]})
-
-            def collate(rows: list[Any]) -> Any:
-                return stacked([row["made"] for row in rows])
-
-        options = {"shuffle": workload.shuffled, "collate_fn": collate, **kept_workers(workers)}
-        return loops(DataLoader(dataset, workload.batch, **options), epochs)
+            options["collate_fn"] = lambda rows: stacked([row["made"] for row in rows])
+            loader = DataLoader(dataset, workload.batch, **options)
+        return loops(loader, epochs)
 
 
 class Streaming:
@@ -149,7 +146,7 @@ class Streaming:
         return missing_stage(pipeline, cls.STAGES) or buffer or unclaimed_event(event)
 
     @staticmethod
-    def stream(run: Any) -> Stream:
+    def stream(run: Any) -> Numbers:
         """The pipeline, one stage after the other."""
         pipeline, leg = run.pipeline, run.leg
         options = {"split": "train", "streaming": True}
@@ -172,7 +169,9 @@ class Streaming:
         loader = StatefulDataLoader(dataset, leg.batch, num_workers=leg.workers, drop_last=drop)
         if run.states:
             loader.load_state_dict(run.states[run.host])
-        return Stream(loader, MAPPED * pipeline.has("map_batch"))
+        torch.set_num_threads(1)
+        add = MAPPED * pipeline.has("map_batch")
+        return Numbers(loader, lambda batch: batch["id"], add, loader.state_dict)
 
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
@@ -197,15 +196,3 @@ class Streaming:
                 return stacked([made(workload, row[column]) for row in rows])
 
         return loops(DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs)
-
-
-class Stream:
-    """Batches as lists of numbers."""
-
-    def __init__(self, loader: Any, add: int) -> None:
-        torch.set_num_threads(1)
-        self._batches, self._add = iter(loader), add
-        self.state = loader.state_dict
-
-    def __next__(self) -> list[int]:
-        return [int(number) + self._add for number in next(self._batches)["id"]]

@@ -171,8 +171,7 @@ def _fill_images_and_labels(batch: dict[str, NDArray[Any]], elements: Iterator[A
 
 def _limit_of_columns(work: Work) -> Iterator[Any]:
     columns = work.data.columns or {}
-    size = work.workload.batch_size
-    batch = {name: np.empty((size, *leaf.shape[1:]), leaf.dtype) for name, leaf in columns.items()}
+    batch = _empty_like({name: column[0] for name, column in columns.items()}, work.workload.batch_size)
     for _, keys in work.positions_and_keys():
         for name, column in columns.items():
             column.take(keys, axis=0, out=batch[name], mode="clip")  # "raise" would buffer

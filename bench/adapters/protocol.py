@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,12 +20,33 @@ from resuming.cases import Event, Pipeline
 from resuming.program import Run
 
 
-class Stream(Protocol):
-    """A stream of batches, each a flat list of numbers."""
+def numbers_of(batch: Any) -> Any:
+    """The numbers of a batch, or the tokens of packed rows without their padding."""
+    return batch["tokens"][batch["tokens"] > 0] if isinstance(batch, dict) else batch
 
-    def __next__(self) -> list[int]: ...
-    def state(self) -> Any:
-        """Return an object that can be pickled, and resumes after the last batch."""
+
+class Numbers:
+    """A stream for `resume.py`: batches as flat lists of numbers.
+
+    Args:
+        batches: the library's.
+        numbers: returns the numbers of a batch.
+        add: is added to each number, where nothing of the library can do it.
+        state: returns an object that can be pickled, and resumes after the last batch.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        numbers: Callable[[Any], Any] = numbers_of,
+        add: int = 0,
+        state: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self._batches, self._numbers, self._add, self.state = iter(batches), numbers, add, state
+        self.close = getattr(self._batches, "close", lambda: None)
+
+    def __next__(self) -> list[int]:
+        return [int(number) + self._add for number in self._numbers(next(self._batches))]
 
 
 class Adapter(Protocol):
@@ -45,8 +66,8 @@ class Adapter(Protocol):
     def write(self, records: list[list[list[int]]], folder: Path) -> None:
         """Write records in the format that suits the library: lists of numbers, by source and file."""
 
-    def stream(self, run: Run) -> Stream:
-        """Make the pipeline, and restore the state."""
+    def stream(self, run: Run) -> Any:
+        """Make the pipeline, and restore the state; `Numbers`, or what has its methods."""
 
     def write_workload(self, workload: Workload, records: Iterator[Any], folder: Path) -> None:
         """Write the records of a workload in the format that suits the library."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adapters.files import Rows, write_rows
 from loaders.records import made
 from loaders.workloads import Workload
 from spdl.pipeline import PipelineBuilder
@@ -21,24 +22,15 @@ LACKS = {
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """One array, or, of records of unequal size, their bytes and where each ends."""
-    rows = list(records)
-    data = np.stack(rows) if workload.name == "mnist" else np.frombuffer(b"".join(rows), np.uint8)
-    np.save(folder / "rows.npy", data)
-    np.save(folder / "ends.npy", np.cumsum([1 if workload.name == "mnist" else len(row) for row in rows]))
+    write_rows(records, folder)
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """The pipeline: as many threads as others have processes, and batches in their order."""
-    images = workload.name == "mnist"
-    rows, ends = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "ends.npy")
-    if images:
-        rows = np.array(rows)
-
-    def record(index: int) -> Any:
-        return rows[index] if images else rows[ends[index - 1] if index else 0 : ends[index]].tobytes()
+    rows = Rows(folder)
 
     def batch(indices: Any) -> Any:
-        elements = [made(workload, record(index)) for index in indices]
+        elements = [made(workload, rows[index]) for index in indices]
         if isinstance(elements[0], dict):
             return {key: np.stack([one[key] for one in elements]) for key in elements[0]}
         return np.stack(elements)
@@ -46,7 +38,7 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
     def order() -> Iterator[Any]:
         generator = np.random.default_rng(1)
         for _ in range(epochs):
-            places = generator.permutation(len(ends))
+            places = generator.permutation(len(rows))
             for start in range(0, len(places), workload.batch):
                 yield places[start : start + workload.batch]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from adapters.files import Rows, write_rows
 from adapters.protocol import missing_stage
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from loaders.records import made
@@ -104,39 +105,23 @@ def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> Ep
     return EpochStream(run, loader, run.host, numbers, sampler.set_epoch)
 
 
-# Speed, in its own environment: a dataset that returns a batch at once, and a function that stacks arrays
+# Speed, in its own environment
 
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """One array, or, of records of unequal size, an array and where each ends."""
-    rows = list(records)
-    if workload.name == "mnist":
-        np.save(folder / "rows.npy", np.stack(rows))
-    else:
-        np.save(folder / "rows.npy", np.frombuffer(b"".join(rows), np.uint8))
-        np.save(folder / "ends.npy", np.cumsum([len(row) for row in rows]))
+    write_rows(records, folder)
 
 
-class Files(Dataset[Any]):
-    """Dataset of the records in files. The loader reads the records of a batch in one call."""
+class Files(Rows, Dataset[Any]):
+    """Dataset of the records in files."""
 
     def __init__(self, workload: Workload, folder: Path) -> None:
+        super().__init__(folder)
         self._workload = workload
-        images = workload.name == "mnist"
-        self._rows = np.load(folder / "rows.npy", mmap_mode=None if images else "r")
-        self._ends = None if images else np.load(folder / "ends.npy")
-
-    def __len__(self) -> int:
-        return len(self._rows if self._ends is None else self._ends)
 
     def __getitem__(self, index: int) -> Any:
-        if self._ends is None:
-            return made(self._workload, self._rows[index])
-        return made(self._workload, self._rows[self._ends[index - 1] if index else 0 : self._ends[index]].tobytes())
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        """The records of a batch."""
-        return [self[index] for index in indices]
+        return made(self._workload, super().__getitem__(index))
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
@@ -158,9 +143,6 @@ class Mapped(Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self._records)
-
-    def __getitem__(self, key: int) -> Any:
-        return self.__getitems__([key])[0]
 
     def __getitems__(self, keys: list[int]) -> list[Any]:
         """The elements of a batch; PyTorch's DataLoader calls this."""

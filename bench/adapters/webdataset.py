@@ -10,7 +10,7 @@ from typing import Any
 
 import webdataset
 from adapters.files import write_tar, write_tars
-from adapters.protocol import missing_stage
+from adapters.protocol import Numbers, missing_stage
 from adapters.torch_loops import kept_workers, loops, stacked
 from loaders.records import made
 from loaders.workloads import Workload
@@ -48,7 +48,7 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
         write_tar(((f"{record:06}.id", str(record).encode()) for record in file), folder / f"{number:03}.tar")
 
 
-def stream(run: Any) -> Stream:
+def stream(run: Any) -> Numbers:
     """The pipeline, one stage after the other."""
     pipeline = run.pipeline
     os.environ |= {"RANK": str(run.host), "WORLD_SIZE": str(run.leg.hosts)}
@@ -74,7 +74,7 @@ def stream(run: Any) -> Stream:
             dataset = dataset.repeat(nepochs=pipeline.number("repeat"))
     dataset = dataset.batched(run.leg.batch, collation_fn=list, partial=not run.event.alike)
     loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=run.leg.workers)
-    return Stream(loader, MAPPED * pipeline.has("map_batch"))
+    return Numbers(loader, add=MAPPED * pipeline.has("map_batch"))
 
 
 def fan(numbers: Any) -> Any:
@@ -82,19 +82,6 @@ def fan(numbers: Any) -> Any:
     for number in numbers:
         for copy in range(number % 3):
             yield number * 10 + copy
-
-
-class Stream:
-    """Batches as lists of numbers."""
-
-    def __init__(self, loader: Any, add: int) -> None:
-        self._batches, self._add = iter(loader), add
-
-    def __next__(self) -> list[int]:
-        return [int(number) + self._add for number in next(self._batches)]
-
-    def state(self) -> None:
-        """Return nothing: there is none."""
 
 
 # Speed, in its own environment

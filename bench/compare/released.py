@@ -16,11 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).parent.parent
+BENCH, LARGEST_FALL = Path(__file__).parent.parent, 0.1
+LOOPS = ("limit", "bare")
 OURS = ("headrace", "chain", "mix", "packing", "asynchronous")
 """The contenders whose ratios are kept begin with one of these words."""
-LOOPS = ("limit", "bare")
-LARGEST_FALL = 0.1
 
 Ratios = Mapping[str, float]
 

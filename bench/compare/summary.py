@@ -33,21 +33,22 @@ COLUMNS = {
 
 def report(workload: Workload, checksum: str, turns: Turns) -> dict[str, Any]:
     """Return the results of one workload as plain values. `checksum` belongs to the first batches of all contenders."""
-    limit = _turns_of("limit", turns)
-    shares = [turn.cpu_seconds / turn.seconds for turn in limit or []]
+    loops = {contender.name: own for contender, own in turns.items() if contender.name in ("limit", "bare")}
+    shares = [turn.cpu_seconds / turn.seconds for turn in loops.get("limit", [])]
     return {
         "workload": workload.name,
         "about": workload.about,
         "batch_size": workload.batch_size,
         "checksum": checksum,
         "core_share_of_limit_loop": float(np.median(shares)) if shares else None,
-        "contenders": [_summary(contender, turns) for contender in turns],
+        "contenders": [_summary(contender, own, loops) for contender, own in turns.items()],
     }
 
 
-def _summary(contender: Contender, turns: Turns) -> dict[str, Any]:
+def _summary(contender: Contender, own: list[Turn], loops: dict[str, list[Turn]]) -> dict[str, Any]:
     """A contender's numbers; ratios to loops that took no part are None."""
-    own, rates = turns[contender], _rates(turns[contender])
+    rates = [turn.rate for turn in own]
+    ratios = {name: np.divide(rates, [turn.rate for turn in loop]) for name, loop in loops.items()}
     p50, p99 = np.percentile(np.concatenate([turn.waits for turn in own]), [50, 99])
     return {
         "name": contender.name,
@@ -56,27 +57,14 @@ def _summary(contender: Contender, turns: Turns) -> dict[str, Any]:
         "rate": float(np.median(rates)),
         "rate_low": min(rates),
         "rate_high": max(rates),
-        "to_limit": _ratio(rates, _turns_of("limit", turns)),
-        "to_bare": _ratio(rates, _turns_of("bare", turns)),
+        "to_limit": float(np.median(ratios["limit"])) if "limit" in ratios else None,
+        "to_bare": float(np.median(ratios["bare"])) if "bare" in ratios else None,
         "first_batch_ms": 1e3 * float(np.median([turn.first_batch_seconds for turn in own])),
         "next_p50_us": 1e6 * float(p50),
         "next_p99_us": 1e6 * float(p99),
         "cpu_seconds_per_million": 1e6 * float(np.median([turn.cpu_seconds / turn.records for turn in own])),
         "rates": rates,
     }
-
-
-def _turns_of(name: str, turns: Turns) -> list[Turn] | None:
-    return next((own for contender, own in turns.items() if contender.name == name), None)
-
-
-def _rates(turns: list[Turn]) -> list[float]:
-    return [turn.rate for turn in turns]
-
-
-def _ratio(rates: list[float], loop: list[Turn] | None) -> float | None:
-    """The median over the rounds; None if the loop took no part."""
-    return None if loop is None else float(np.median(np.divide(rates, _rates(loop))))
 
 
 def show(console: Console, found: dict[str, Any]) -> None:

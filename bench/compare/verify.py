@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from compare.work import Contender, Work
@@ -24,29 +24,10 @@ class DifferentWorkError(Exception):
     """Two contenders do not do the same work."""
 
 
-class LeafSum(NamedTuple):
-    """One leaf of a batch, in brief; its fields are named as in errors."""
+LeafSum = dict[str, Any]
+"""One leaf of a batch, in brief: its dtype and shape, a checksum of what random draws cannot change, and one of all of it."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    settled: str
-    """Checksum of what random draws cannot change."""
-    exact: str
-    """Checksum of all of it."""
-
-    def difference(self, other: LeafSum, fields: Sequence[str]) -> str | None:
-        """Return the name of the first field that differs from `other`, with both values; None if all are equal."""
-        for field in fields:
-            mine, theirs = getattr(self, field), getattr(other, field)
-            if mine != theirs:
-                return f"{CHECKSUMS.get(field, field)} {mine} ≠ {theirs}"
-        return None
-
-
-SHAPE = ("name", "dtype", "shape")
-CHECKSUMS = {"settled": "checksum", "exact": "checksum of the random rows"}
-BatchSum = tuple[LeafSum, ...]
+SHAPE, SETTLED, EXACT = ("dtype", "shape"), "checksum", "checksum of the random rows"
 
 
 def verify(work: Work, contenders: Sequence[Contender]) -> str:
@@ -65,35 +46,29 @@ def verify(work: Work, contenders: Sequence[Contender]) -> str:
         for number, (batch, expected) in enumerate(zip(own, sums[0])):
             difference = _difference(batch, expected, fields)
             if difference is not None:
-                raise DifferentWorkError(
-                    f"{work.workload.name}: batch {number} of {contender.label} is not that of "
-                    f"{contenders[0].label}: {difference}"
-                )
-    return _digest(",".join(leaf.settled for batch in sums[0] for leaf in batch).encode())
+                what = f"{work.workload.name}: batch {number} of {contender.label}"
+                raise DifferentWorkError(f"{what} is not that of {contenders[0].label}: {difference}")
+    return _digest(",".join(leaf[SETTLED] for batch in sums[0] for leaf in batch.values()).encode())
 
 
 def _comparable(contender: Contender, first: Contender, random: bool) -> tuple[str, ...]:
     """The fields in which two contenders must be alike."""
-    if _is_striped(contender):
+    if contender.striped:
         return SHAPE
     keyed = contender.setting.keyed_draws and first.setting.keyed_draws
-    return (*SHAPE, "settled", "exact") if keyed or not random else (*SHAPE, "settled")
+    return (*SHAPE, SETTLED, EXACT) if keyed or not random else (*SHAPE, SETTLED)
 
 
-def _difference(batch: BatchSum, expected: BatchSum, fields: Sequence[str]) -> str | None:
-    if len(batch) != len(expected):
-        return f"{len(batch)} leaves ≠ {len(expected)} leaves"
-    differences = ((leaf.name, leaf.difference(other, fields)) for leaf, other in zip(batch, expected))
-    return next((f"leaf {name!r}: {told}" for name, told in differences if told is not None), None)
+def _difference(batch: dict[str, LeafSum], expected: dict[str, LeafSum], fields: Sequence[str]) -> str | None:
+    if batch.keys() != expected.keys():
+        return f"leaves {[*batch]} ≠ {[*expected]}"
+    pairs = ((name, field, batch[name][field], leaf[field]) for name, leaf in expected.items() for field in fields)
+    return next((f"leaf {name!r}: {field} {one} ≠ {two}" for name, field, one, two in pairs if one != two), None)
 
 
-def _is_striped(contender: Contender) -> bool:
-    return contender.setting.striped and contender.worker_count > 0
-
-
-def _sums(work: Work, contender: Contender) -> list[BatchSum]:
+def _sums(work: Work, contender: Contender) -> list[dict[str, LeafSum]]:
     keys: Iterable[NDArray[Any]] = work.key_batches()
-    if _is_striped(contender):
+    if contender.striped:
         keys = _striped(keys, contender.worker_count)
     with closing(iter(contender.loader(work))) as batches:
         pairs = itertools.islice(zip(batches, keys), BATCHES)
@@ -103,12 +78,12 @@ def _sums(work: Work, contender: Contender) -> list[BatchSum]:
             raise DifferentWorkError(f"{work.workload.name}: {contender.label}: {error}") from None
 
 
-def _sum(batch: Any, settled: Any) -> BatchSum:
+def _sum(batch: Any, settled: Any) -> dict[str, LeafSum]:
     pairs = zip(_leaves(batch), _leaves(settled))
-    return tuple(
-        LeafSum(name, array.dtype.name, array.shape, _digest(other), _digest(array))
+    return {
+        name: {"dtype": array.dtype.name, "shape": array.shape, SETTLED: _digest(other), EXACT: _digest(array)}
         for (name, array), (_, other) in pairs
-    )
+    }
 
 
 def _leaves(batch: Any) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from libraries import SETTINGS, Setting
+from libraries import SETTINGS, Setting, adapter_of
 from numpy.typing import NDArray
 
 from headrace import IndexSampler
@@ -43,16 +41,6 @@ class Data:
     columns: dict[str, NDArray[Any]] | None = None
     asynchronous: Any = None
 
-    def two_lists(self) -> tuple[Any, Any]:
-        """The records as two datasets."""
-        middle = len(self.records) * 7 // 10
-        return self.records[:middle], self.records[middle:]
-
-
-def unchanged(batch: Any, records: Iterable[Any]) -> Any:
-    """A batch of nothing random, which is compared as it is."""
-    return batch
-
 
 @dataclass(frozen=True)
 class Workload:
@@ -78,7 +66,7 @@ class Workload:
     operation: Callable[..., Any]
     random: bool = False
     after_batch: bool = False
-    settled: Callable[[Any, Iterable[Any]], Any] = unchanged
+    settled: Callable[[Any, Iterable[Any]], Any] = lambda batch, records: batch
     also: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     batch_size: int = 128
@@ -147,20 +135,17 @@ class Contender:
         count = self.worker_count
         return self.setting.label + (f", {count} worker{'s' if count > 1 else ''}" if count else "")
 
+    @property
+    def striped(self) -> bool:
+        """Whether its workers make batches of stripes of the records."""
+        return self.setting.striped and self.worker_count > 0
+
     def loader(self, work: Work) -> Iterable[Any]:
         """Make everything short of `iter()`, which is timed. Each `iter()` of it is a fresh endless stream of batches."""
-        module, _, function = self.setting.loader.partition(":")
-        make = getattr(importlib.import_module(f"adapters.{module}"), function)
-        return make(work, self.worker_count, **self.setting.options)
+        return adapter_of(self.setting.loader)(work, self.worker_count, **self.setting.options)
 
 
-def missing(keys: Sequence[str]) -> dict[str, str]:
-    """The settings that cannot take part, each with the module that is not installed."""
-    needed = {key: SETTINGS[key].requires for key in keys}
-    return {key: module for key, module in needed.items() if importlib.util.find_spec(module) is None}
-
-
-def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Sequence[int]) -> list[Contender]:
+def contenders_for(workload: Workload, keys: Collection[str], worker_counts: Sequence[int]) -> list[Contender]:
     """The contenders of a workload in the order of their turns."""
     found = []
     for key, setting in SETTINGS.items():

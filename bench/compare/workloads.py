@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adapters.files import jpegs, write_array_record
 from compare.work import LATENCY_SECONDS, Data, Workload
+from loaders.records import CROP, ROW
 from numpy.typing import NDArray
 
 from headrace.sources import ArrayRecordDataSource, MemorySource
-
-CROP = 224
-ROW = 2048
-"""Tokens in a packed row."""
 
 MANY = 51_200
 """Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
@@ -95,13 +93,12 @@ def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
     """
     images = [decode(record) for record in records]
     for number, (crop, image) in enumerate(zip(np.asarray(batch), images)):
-        if not is_crop(crop, image):
+        if not _is_crop(crop, image):
             raise WrongRecordError(f"row {number} is no {CROP}×{CROP} crop of the record with its key")
     return np.stack(images)
 
 
-def is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
-    """Whether `crop` lies somewhere in `image`."""
+def _is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
     height, width = image.shape[0] - crop.shape[0], image.shape[1] - crop.shape[1]
     candidates = np.lib.stride_tricks.sliding_window_view(image[: height + 1, : width + 8], (1, 8, 3))
     tops, lefts = np.nonzero((candidates[:, :, 0, 0] == crop[0, :8]).all((-1, -2)))
@@ -124,17 +121,19 @@ def digits_columns() -> dict[str, NDArray[Any]]:
 
 def digits(folder: Path) -> Data:
     """A list of dicts."""
-    columns = digits_columns()
-    return in_memory(
-        [{"image": image.copy(), "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
-    )
+    return in_memory([{"image": row["image"].copy(), "label": row["label"]} for row in rows_of(digits_columns())])
 
 
 def columnar_digits(folder: Path) -> Data:
     """A dict of arrays; for contenders that know no columns, a list of dicts of its rows."""
     columns = digits_columns()
-    rows = [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
+    rows = rows_of(columns)
     return Data(MemorySource(columns), rows, lambda keys: map(rows.__getitem__, keys), columns)
+
+
+def rows_of(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """The rows of images and labels."""
+    return [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
 
 
 def large_images(folder: Path) -> Data:
@@ -145,17 +144,9 @@ def large_images(folder: Path) -> Data:
 
 
 def photographs(folder: Path) -> Data:
-    """JPEG files of 256×256 pixels: parts of the two photographs that come with scikit-learn, in three qualities."""
-    from PIL import Image
-    from sklearn.datasets import load_sample_images
-
-    distinct = []
-    for photograph in load_sample_images().images:
-        for top, left in [(y, x) for y in (0, 85, 171) for x in (0, 128, 256, 384)]:
-            for quality in (75, 85, 95):
-                file = io.BytesIO()
-                Image.fromarray(photograph[top : top + 256, left : left + 256]).save(file, "JPEG", quality=quality)
-                distinct.append(file.getvalue())
+    """JPEG files of 256×256 pixels: parts of two photographs, in three qualities."""
+    parts = [np.s_[top : top + 256, left : left + 256] for top in (0, 85, 171) for left in (0, 128, 256, 384)]
+    distinct = [file for quality in (75, 85, 95) for file in jpegs(parts, quality=quality)]
     return in_memory(distinct * (MANY // len(distinct)))
 
 
@@ -166,19 +157,20 @@ def documents(folder: Path) -> Data:
     return in_memory([{"tokens": rng.integers(1, 50_000, length, np.int32)} for length in lengths])
 
 
+def numbered(key: int) -> NDArray[np.int64]:
+    """The record of a key."""
+    return np.full(16, key)
+
+
 class SlowStore:
     """Records that take `LATENCY_SECONDS` to come, as from a network."""
 
     def __len__(self) -> int:
         return MANY
 
-    def record(self, key: int) -> NDArray[np.int64]:
-        """A record that is there."""
-        return np.full(16, key)
-
     def __getitem__(self, key: int) -> NDArray[np.int64]:
         time.sleep(LATENCY_SECONDS)
-        return self.record(key)
+        return numbered(key)
 
 
 class AsyncStore(SlowStore):
@@ -186,47 +178,23 @@ class AsyncStore(SlowStore):
 
     async def __getitem__(self, key: int) -> NDArray[np.int64]:  # type: ignore[override]
         await asyncio.sleep(LATENCY_SECONDS)
-        return self.record(key)
+        return numbered(key)
 
 
 def slow_store(folder: Path) -> Data:
     """A source that waits."""
-    store = SlowStore()
-    return Data(store, store, lambda keys: map(store.record, keys), asynchronous=AsyncStore())
+    return Data(SlowStore(), SlowStore(), lambda keys: map(numbered, keys), asynchronous=AsyncStore())
 
 
 def kilobyte_records(folder: Path) -> Data:
     """A file of 50,000 records of 1,024 random bytes; written with `group_size:1,uncompressed`."""
     from array_record.python import array_record_data_source, array_record_module
 
-    path = str(folder / "kilobytes.array_record")
-    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
     rng = np.random.default_rng(0)
-    for _ in range(50_000):
-        writer.write(rng.bytes(1024))
-    writer.close()
-    reader = array_record_module.ArrayRecordReader(
-        path, options="readahead_buffer_size:0", file_reader_buffer_size=4096
-    )
-    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), reader.read)
-
-
-def unchanged_record(record: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The record: there is nothing to do but wait."""
-    return record
-
-
-def waiting(batch_size: int) -> Workload:
-    """Reads that wait, in batches of so many."""
-    return Workload(
-        name=f"waiting_{batch_size}",
-        about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at their "
-        "defaults",
-        make_data=slow_store,
-        operation=unchanged_record,
-        only=("ideal", "headrace", "grain", "asynchronous"),
-        batch_size=batch_size,
-    )
+    path = write_array_record((rng.bytes(1024) for _ in range(50_000)), folder, options="group_size:1,uncompressed")
+    options = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 4096}
+    read = array_record_module.ArrayRecordReader(path, **options).read
+    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read)
 
 
 WORKLOADS = (
@@ -287,7 +255,16 @@ WORKLOADS = (
         only=("packing", "grain_packing", "grain_packing_inline"),
         batch_size=8,
     ),
-    waiting(1),
-    waiting(32),
-    waiting(512),
+    *(
+        Workload(
+            name=f"waiting_{batch_size}",
+            about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at "
+            "their defaults",
+            make_data=slow_store,
+            operation=np.asarray,  # there is nothing to do but wait
+            only=("ideal", "headrace", "grain", "asynchronous"),
+            batch_size=batch_size,
+        )
+        for batch_size in (1, 32, 512)
+    ),
 )

@@ -36,15 +36,13 @@ def tell(**what: Any) -> None:
         sys.stdin.readline()
 
 
-def written(adapter: Any, workload: Workload, folder: Path, count: int) -> Path:
-    """The folder of the data; made whole, or not at all."""
-    if not folder.exists():
-        unfinished = folder.with_name(folder.name + ".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        adapter.write_workload(workload, records(workload, count), unfinished)
-        unfinished.rename(folder)
-    return folder
+def write(adapter: Any, workload: Workload, folder: Path, count: int) -> None:
+    """Write the data; whole, or not at all."""
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    adapter.write_workload(workload, records(workload, count), unfinished)
+    unfinished.rename(folder)
 
 
 def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
@@ -69,12 +67,6 @@ def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
     if workload.shuffled and (np.diff(found[:1000]) == 1).mean() > 0.5:
         return "records are not shuffled"
     return ""
-
-
-def check(workload: Workload, batches: Any, count: int) -> str:
-    """Go through one epoch."""
-    came = [numbers(workload, batch) for batch in batches]
-    return faults(workload, came, count, whole=True)
 
 
 def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: int) -> str:
@@ -104,12 +96,9 @@ def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: i
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("adapter")
-    parser.add_argument("workload")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("workers", type=int)
-    parser.add_argument("seconds", type=float)
-    parser.add_argument("records", type=int)
+    kinds = {"adapter": str, "workload": str, "folder": Path, "workers": int, "seconds": float, "records": int}
+    for name, kind in kinds.items():
+        parser.add_argument(name, type=kind)
 
 
 def main(options: argparse.Namespace) -> None:
@@ -127,11 +116,12 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _played(adapter: Any, workload: Workload, options: argparse.Namespace) -> str:
-    place = written(adapter, workload, options.folder, options.records)
-    batches = iter(adapter.batches(workload, place, options.workers, EPOCHS if options.seconds else 1))
+    if not options.folder.exists():
+        write(adapter, workload, options.folder, options.records)
+    batches = iter(adapter.batches(workload, options.folder, options.workers, EPOCHS if options.seconds else 1))
     try:
         if options.seconds:
             return measure(workload, batches, options.seconds, options.records)
-        return check(workload, batches, options.records)
+        return faults(workload, [numbers(workload, batch) for batch in batches], options.records, whole=True)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[-300:]}"  # a worker's own error comes last

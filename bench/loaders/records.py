@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from adapters.files import as_jpeg
 from loaders.workloads import Workload
 from numpy.typing import NDArray
 
-CROP = 224
-"""Rows and columns of a crop from a JPEG of 256 × 256."""
-
-ROW = 2048
-"""Tokens in a packed row."""
+CROP, ROW = 224, 2048
+"""Rows and columns of a crop from a JPEG of 256 × 256, and tokens in a packed row."""
 
 # The records
 
@@ -74,14 +72,10 @@ def _noise() -> bytes:
 
 @functools.cache
 def _jpeg(shade: int) -> bytes:
-    from PIL import Image
-
     wave = 20 * np.sin(np.arange(256) / 9) + np.random.default_rng(shade).normal(0, 12, (256, 256))
     wave -= wave.mean()
     pixels = np.stack([np.full((256, 256), 40 + shade), 128 + wave, 128 + wave.T], 2).clip(0, 255).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=90, subsampling=0)
-    return file.getvalue()
+    return as_jpeg(pixels, quality=90, subsampling=0)
 
 
 # The work

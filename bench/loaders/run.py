@@ -22,7 +22,7 @@ from typing import Any
 
 from libraries import LIBRARIES, Library, python_of
 from loaders.workloads import WORKLOADS, Workload
-from machine import facts
+from machine import facts, keep
 from processes import kill, memory, processor_seconds
 
 BENCH = Path(__file__).parent.parent
@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Checks the cells, measures them in turns, and prints them."""
     noted = facts() | {"turns": options.turns, "seconds of a turn": options.seconds, "workers": options.workers}
-    results: dict[str, Any] = {name: {"versions": {}, "speed": {}, "facts": noted} for name in options.loaders}
+    results: dict[str, Any] = {name: {"versions": {}, "speed": {}, "speed_facts": noted} for name in options.loaders}
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as folder:
         right = []
         for workload in [one for one in WORKLOADS if one.name in options.workloads]:
@@ -106,14 +106,8 @@ def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
     """Run `cell.py`, return what it tells, and leave nothing of it."""
     begun, rang = time.time(), threading.Event()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    settings: Any = {
-        "env": environment,
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "start_new_session": True,
-    }
-    with subprocess.Popen(command, stderr=errors, **settings) as process:
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, stderr=errors, env=environment, **pipes) as process:
         alarm = threading.Timer(LIMIT + seconds, lambda: (rang.set(), kill(process.pid)))
         alarm.start()
         try:
@@ -146,17 +140,6 @@ def _follow(process: Any) -> dict[str, Any]:
     if "seconds" in found:
         found["cpu"] /= found.pop("seconds")
     return found
-
-
-def keep(path: Path, results: dict[str, Any]) -> None:
-    """Adds to what the file has of other loaders and workloads."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    for name, found in results.items():
-        old = kept.setdefault(name, {"cells": {}})
-        old["speed"] = old.get("speed", {}) | found["speed"]
-        old["versions"] = old.get("versions", {}) | found["versions"]
-        old["speed_facts"] = found["facts"]
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def _as_text(found: dict[str, Any]) -> str:

@@ -55,11 +55,8 @@ class Pipeline:
         """For each source and file, the numbers of its records."""
         sources = []
         for number, sizes in enumerate(self.shards):
-            files, start = [], number * SOURCE
-            for size in sizes:
-                files.append(list(range(start, start + size)))
-                start += size
-            sources.append(files)
+            ends = [number * SOURCE + sum(sizes[: file + 1]) for file in range(len(sizes))]
+            sources.append([list(range(end - size, end)) for end, size in zip(ends, sizes)])
         return sources
 
 
@@ -141,11 +138,6 @@ class Event:
     errors: bool = False
     alike: bool = False
     epoch: bool = False
-
-    @property
-    def reshaped(self) -> bool:
-        """Whether a leg has other workers or hosts, or another batch size, than the first."""
-        return len({(leg.workers, leg.hosts, leg.batch) for leg in self.legs}) > 1
 
 
 EVENTS = (

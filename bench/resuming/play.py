@@ -2,8 +2,8 @@
 
     python resume.py --play ADAPTER PIPELINE:EVENT …
 
-Prints a line of JSON for each cell, with two ledgers (lists of what came out): with the event, and
-without it. Needs only Python and what the adapter imports. Each leg of a run, and each host, is a
+Prints a line of JSON with the verdict on each cell, by two ledgers (lists of what came out): with the event,
+and without it. Needs only Python and what the adapter imports. Each leg of a run, and each host, is a
 process of its own, with a time limit.
 """
 
@@ -27,38 +27,34 @@ from typing import Any
 
 from libraries import adapter_of
 from resuming.cases import EVENTS, PIPELINES, Event, Leg, Pipeline
-from resuming.oracle import Ledger, Page
+from resuming.oracle import Ledger, Page, Verdict, judge
 from resuming.program import Run, Touch
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "40"))
 """The longest that a leg may take; a hang is what takes longer."""
 
-
 _REFERENCES: dict[Any, Ledger] = {}
 
 
-def play(adapter: Any, pipeline: Pipeline, event: Event) -> dict[str, Any]:
-    """Both ledgers of a cell."""
+def play(adapter: Any, pipeline: Pipeline, event: Event) -> Verdict:
+    """Judge a cell by two ledgers, with the event and without it."""
     pipeline = pipeline.with_records(event.more)
     first = event.legs[0]
     plain = Leg(workers=first.workers, hosts=first.hosts if event.alike else 1)
-    quiet = Event(event.name if event.reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
+    reshaped = len({(leg.workers, leg.hosts, leg.batch) for leg in event.legs}) > 1
+    quiet = Event(event.name if reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
     key = (adapter.__name__, pipeline, quiet)
     if key not in _REFERENCES:
         _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
     reference = _REFERENCES[key]
-    ledger = _ledger(adapter, pipeline, event, len(reference[0][0].steps))
-    return {"ledger": [[dataclasses.asdict(page) for page in leg] for leg in ledger]} | {
-        "reference": [[dataclasses.asdict(page) for page in leg] for leg in reference]
-    }
+    return judge(pipeline, event, _ledger(adapter, pipeline, event, len(reference[0][0].steps)), reference)
 
 
 def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledger:
-    folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    try:
-        legs: Ledger = []
-        written = -1
-        states: list[Path] = []
+    legs: Ledger = []
+    written, states = -1, []
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         for number, leg in enumerate(event.legs):
             if leg.spare and legs[-1][0].end == "end":
                 break
@@ -70,13 +66,11 @@ def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledg
                 _write(adapter, pipeline.with_records(leg.more), folder / "data")
                 written = leg.more
             legs.append(_leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states))
-            now = [_last_state(folder / str(number), host) for host in range(leg.hosts)]
             if any(page.end == "hang" for page in legs[-1]):
                 break
-            states = [state for state in now if state is not None] or states
-        return legs
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            last = [f"{number}/{host}-{len(page.steps)}.state" for host, page in enumerate(legs[-1]) if page.steps]
+            states = [folder / path for path in last] or states
+    return legs
 
 
 def _leg(
@@ -88,12 +82,10 @@ def _leg(
     (folder.parent / "pids").mkdir()
     middle = pipeline.records()[0][-1]
     fails = middle[len(middle) // 2 + 1] if leg.fail else -1
-    (folder.parent / "leg.json").write_text(
-        json.dumps({"fails": fails, "noise": leg.noise, "slow": 0.003 if leg.kill else 0})
-    )
-    touch = Touch(str(folder.parent))
+    told = {"fails": fails, "noise": leg.noise, "slow": 0.003 if leg.kill else 0}
+    (folder.parent / "leg.json").write_text(json.dumps(told))
     loaded = [pickle.loads(path.read_bytes()) for path in states] or None
-    runs = [Run(pipeline, data, leg, host, touch, loaded, event) for host in range(leg.hosts)]
+    runs = [Run(pipeline, data, leg, host, Touch(str(folder.parent)), loaded, event) for host in range(leg.hosts)]
     in_time = _in_children([lambda run=run: _host(adapter, run, folder) for run in runs])
     pages = [_page(folder, host) for host in range(leg.hosts)]
     return [page if done else dataclasses.replace(page, end="hang") for page, done in zip(pages, in_time)]
@@ -109,12 +101,10 @@ def _host(adapter: Any, run: Run, folder: Path) -> None:
         stream = None
         try:
             stream = adapter.stream(run)
-            opened, step = False, 0
+            step = 0
             while run.leg.stop is None or step < run.leg.stop:
                 batch = next(stream, None)
-                if not opened:
-                    write(opened=True)
-                    opened = True
+                write(opened=True)
                 if batch is None:
                     write(end="end")
                     break
@@ -132,13 +122,9 @@ def _host(adapter: Any, run: Run, folder: Path) -> None:
                 write(end="stop")
         except Exception as error:
             where = "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
-            write(end="error", message=_short(f"{type(error).__name__}: {error}{where}"))
+            told = f"{type(error).__name__}: {error}{where}"  # which may hold the trace of a worker
+            write(end="error", message=told if len(told) < 400 else f"{told[:100]} … {told[-300:]}")
         _close(stream)
-
-
-def _short(message: str) -> str:
-    """The head and the tail of a message that may hold the trace of a worker."""
-    return message if len(message) < 400 else f"{message[:100]} … {message[-300:]}"
 
 
 def _close(stream: Any) -> None:
@@ -166,12 +152,6 @@ def _page(folder: Path, host: int) -> Page:
             page.steps.append(line["step"])
         page.end, page.message = line.get("end", page.end), line.get("message", page.message)
     return page
-
-
-def _last_state(folder: Path, host: int) -> Path | None:
-    """The state after the last batch that is written down."""
-    count = len(_page(folder, host).steps)
-    return folder / f"{host}-{count}.state" if count else None
 
 
 def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
@@ -222,5 +202,5 @@ def play_all(name: str, cells: list[str]) -> None:
     for cell in cells:
         pipeline, event = (all_[one] for all_, one in zip((pipelines, events), cell.split(":")))
         sentence = adapter.unclaimed(pipeline, event)
-        found = {"unclaimed": sentence} if sentence else play(adapter, pipeline, event)
-        print(json.dumps({"cell": cell} | found), flush=True)
+        verdict = Verdict("grey", sentence) if sentence else play(adapter, pipeline, event)
+        print(json.dumps({"cell": cell} | dataclasses.asdict(verdict)), flush=True)

@@ -1,15 +1,15 @@
 """The commands of `bench/` that the docs name are there, and each has a file."""
 
+import argparse
 import ast
-import json
 import re
+import types
 from pathlib import Path
 
 import libraries
+import measurement
 import pytest
 import speed
-
-import headrace
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
@@ -24,23 +24,62 @@ def test_the_docs_name_commands_that_exist():
     """A measurement that was renamed is renamed there, too."""
     text = "\n".join(page.read_text() for page in PAGES if "_site" not in page.parts)
     named = set(re.findall(r"bench/speed\.py\s+([a-z_]+)", text))
-    assert {"compare", "loaders", "released", "balance"} <= named
-    assert named - {*speed.COMMANDS} == set()
+    assert {"compare", "loaders", "released", "orders"} <= named
+    assert named - {*speed.PROGRAMS, *speed.MEASUREMENTS} == set()
     assert {name for name in re.findall(r"bench/(\w+\.\w+)", text) if not (BENCH / name).exists()} == set()
 
 
-@pytest.mark.parametrize("command", speed.COMMANDS)
-def test_a_command_is_a_module_with_arguments_and_main(command):
-    """Libraries that a measurement needs may be missing here, so it is not imported."""
-    path = BENCH / f"{speed.COMMANDS[command].replace('.', '/')}.py"
+@pytest.mark.parametrize("command", speed.PROGRAMS)
+def test_a_program_is_a_module_with_arguments_and_main(command):
+    """Libraries that it needs may be missing here, so it is not imported."""
+    path = BENCH / f"{speed.PROGRAMS[command].replace('.', '/')}.py"
     assert {"arguments", "main"} <= _functions(path)
     assert "bench/speed.py" in path.read_text() or command == "cell"
+
+
+@pytest.mark.parametrize("command", speed.MEASUREMENTS)
+def test_a_measurement_is_a_module_with_tables(command):
+    """And with its command."""
+    text = (BENCH / "measurements" / f"{command}.py").read_text()
+    assert re.search("^TABLES.* = {", text, re.MULTILINE)
+    assert f"python bench/speed.py {command}" in text
+
+
+def test_contenders_of_a_measurement_are_printed_in_the_order_of_the_table(capsys):
+    """Each with its median, and with the median of its ratios to the first one in the same round."""
+    times, rates = iter((1, 2, 4)), iter((2, 6, 8))
+    contenders = {"known": [3, 3, 3], "slow": lambda: next(times), "fast": lambda: [next(rates)]}
+    table = measurement.Table("a table", contenders, "more")
+    samples = measurement.measured(table, 3)
+    assert samples == {"known": [3, 3, 3], "slow": [1, 2, 4], "fast": [2, 6, 8]}
+    measurement.show(table, samples)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[:3] for row in rows if len(row) == 6] == [
+        ["known", "3", "1"],
+        ["slow", "2", "0.66667"],
+        ["fast", "6", "2"],
+    ]
+
+
+def test_a_measurement_prints_the_tables_that_are_named_with_the_options_that_are_given(capsys):
+    """All tables and the defaults of the module, if none is named."""
+    module = types.SimpleNamespace(
+        TABLES={
+            name: lambda options, name=name: [measurement.Table(f"{name} {options.size}", {"": 1})] for name in "ab"
+        },
+        OPTIONS={"size": 5},
+    )
+    for given, printed in (["b", "--size", "7"], ["b 7"]), ([], ["a 5", "b 5"]):
+        parser = argparse.ArgumentParser()
+        measurement.arguments(parser, module)
+        measurement.main(module, parser.parse_args(given))
+        assert [line for line in capsys.readouterr().out.splitlines() if re.match(r"[ab] \d", line)] == printed
 
 
 def test_a_command_that_is_unknown_lists_the_known_ones(capsys):
     """The exit status says that nothing was measured."""
     assert speed.main(["nonsense"]) == 2
-    assert "many_sources" in capsys.readouterr().out
+    assert "orders" in capsys.readouterr().out
 
 
 def test_the_roster_names_files_and_functions_that_exist():
@@ -53,13 +92,3 @@ def test_the_roster_names_files_and_functions_that_exist():
     for setting in libraries.SETTINGS.values():
         module, _, function = setting.loader.partition(":")
         assert function in _functions(BENCH / "adapters" / f"{module}.py")
-
-
-def test_checkpoints_are_measured_with_states_of_far_steps():
-    """A state that was moved to another step has the checksum of what it is now, so that a loader takes it."""
-    from measurements.pipelines import checkpoints
-
-    iterator = iter(headrace.load(headrace.RangeDataSource(0, 10**12, 1), shuffle=True, seed=1, batch_size=128))
-    iterator.set_state(checkpoints.state_at(10**9))
-    next(iterator)
-    assert json.loads(iterator.get_state())["step"] == 10**9 + 1

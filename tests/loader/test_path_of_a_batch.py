@@ -1,11 +1,11 @@
 """Files that run for one batch, and moves between them, measured by profiling: what a reader who follows a batch opens."""
 
-import importlib
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from support import path_of_a_batch
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,9 +15,9 @@ MOVES = 52
 
 @pytest.fixture
 def paths(monkeypatch):
-    """The benchmark that measures, without a profiler that is told what runs."""
+    """The profiler of paths, without another one that is told what runs."""
     monkeypatch.delitem(sys.modules, "jax.profiler", raising=False)
-    return importlib.import_module("measurements.pipelines.path_of_a_batch")
+    return path_of_a_batch
 
 
 def _listed() -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What a cure is said to give: arithmetic on made-up numbers. `bench/speed.py cures` tries cures."""
+"""What a cure is said to give: arithmetic on made-up numbers."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_json_and_words_tell_the_same_steps(needs, machines):
 
 
 def test_workers_are_planned_from_the_work_that_a_loader_shows():
-    """Eight records of 10 ms in a step of 20 ms: 4 workers at least. `bench/speed.py cures` tries it on a quiet machine."""
+    """Eight records of 10 ms in a step of 20 ms: 4 workers at least."""
 
     def fetch(number):
         time.sleep(0.01)

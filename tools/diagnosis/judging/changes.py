@@ -31,7 +31,7 @@ LEAST, FASTEST = 5e-6, 20e9
 NOISE = 1.15
 """Largest factor between a computed and an actual step time. Best cases ("up to") are divided by it."""
 
-# Measured by `bench/speed.py cures`: its code and data are no longer in the caches.
+# Measured with the programs of docs/performance.md: the code and data of a step are no longer in the caches.
 SMALL, COLD = 1 / 6, 1.6
 """Share, and factor: a step that takes less than this share of the current one may be faster by up to this factor.
 

@@ -1,6 +1,4 @@
-"""Measure the path of one batch by profiling: the files that run for it, and the moves from one file to another.
-
-    python bench/speed.py path_of_a_batch
+"""The path of one batch, found by profiling: the files that run for it, and the moves from one file to another.
 
 The pipeline is `[map, Batch(128)]`, after its start, with two workers and with none. Counted are the
 package's files that run between two batches, in the user's process (all its threads) and in a worker,
@@ -9,7 +7,6 @@ and how often control moves from one of them to another. Calls and returns both 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -135,26 +132,3 @@ def columns(records: int = RECORDS) -> Any:
 def median_path(batches: list[dict[str, int]]) -> dict[str, int]:
     """The path of the batch that has the median of the moves."""
     return sorted(batches, key=lambda files: sum(files.values()))[len(batches) // 2]
-
-
-def _print_path(title: str, batches: list[dict[str, int]]) -> None:
-    usual = median_path(batches)
-    counts, moves = sorted(map(len, batches)), sorted(sum(each.values()) for each in batches)
-    print(
-        f"{title}: {len(usual)} files and {sum(usual.values())} moves in the median batch; at most {counts[-1]} and {moves[-1]}"
-    )
-    for file in dict.fromkeys(file for each in [usual, *batches] for file in each):
-        print(f"    {usual.get(file, 0):4} {sum(file in each for each in batches):4}x {file}")
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no arguments: there are none."""
-
-
-def main(options: argparse.Namespace) -> None:
-    """Print what was measured."""
-    for tasks, seconds in (("tasks of one batch", TASK_SECONDS), ("tasks of several", 0.0)):
-        _print_path(f"two workers, {tasks}: user's process", of_users_process(mapped(PlainMap("", seconds), 2)))
-        _print_path(f"two workers, {tasks}: worker", of_workers(seconds))
-    _print_path("no workers, columns", of_users_process(columns()))
-    _print_path("no workers, [map, Batch]", of_users_process(mapped(PlainMap(), 0)))
