@@ -85,6 +85,24 @@ def _grain(shard, **more):
     return DataLoader(data_source=range(24), sampler=sampler, operations=[Batch(2)], shard_options=shard, **more)
 
 
+WEIGHTS = np.arange(24) % 5
+CLASSES = np.arange(24) % 7 % 3
+PARTS = {"a": range(24), "b": range(100, 110)}
+
+
+def _ordered(shuffle, shard=None, **more):
+    sampler = IndexSampler(24, shuffle=shuffle, num_epochs=2, seed=3, **more)
+    return DataLoader(data_source=range(24), sampler=sampler, operations=[Batch(3)], shard_options=shard)
+
+
+def _chain():
+    return headrace.MapDataset.range(24).seed(3)
+
+
+def _stream():
+    return _chain().shuffle().to_iter_dataset()
+
+
 PIPELINES = {
     "list": lambda: _loader(list(range(24))),
     "array": lambda: _loader(np.arange(24)),
@@ -99,4 +117,20 @@ PIPELINES = {
     "ragged": lambda: _loader(range(24), Filter(lambda x: x % 3), FlatMap(lambda x: [x] * (x % 3))),
     "shard of Grain's order, by the loader": lambda: _grain(ShardOptions(1, 3, drop_remainder=True)),
     "all of Grain's order": lambda: _grain(None),
+    "blocks": lambda: _ordered(shuffle=headrace.BlockShuffle(5)),
+    "weights": lambda: _loader(range(24), sampler=headrace.WeightedSampler(WEIGHTS, num_epochs=2, seed=3)),
+    "weights, without replacement": lambda: _loader(
+        range(24), sampler=headrace.WeightedSampler(WEIGHTS, 12, replacement=False, num_epochs=2, seed=3)
+    ),
+    "classes": lambda: _loader(range(24), sampler=headrace.BalancedSampler(CLASSES, num_epochs=2, seed=3)),
+    "costs": lambda: _ordered(
+        shuffle=True, balance=headrace.Balance(WEIGHTS + 1, global_batch=6), shard=ShardOptions(1, 2)
+    ),
+    "mix": lambda: _loader(PARTS, sampler=headrace.MixSampler(PARTS, [3, 1], shuffle=True, seed=3)),
+    "chain": lambda: _chain().shuffle().repeat(2).batch(3).to_iter_dataset(),
+    "mix of chains": lambda: headrace.MapDataset.mix([_chain().shuffle(), _chain().map(abs)], [1, 2]).to_iter_dataset(),
+    "mix of streams": lambda: headrace.IterDataset.mix([_stream(), _stream().map(abs)], [1, 2]),
+    "window shuffle": lambda: _stream().window_shuffle(6, seed=5),
+    "split": lambda: headrace.split(_chain(), [0.75, 0.25], seed=3)[0].to_iter_dataset(),
+    "fold": lambda: headrace.kfold(_chain(), 3, seed=3, stratify=CLASSES)[1].train.to_iter_dataset(),
 }
