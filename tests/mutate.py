@@ -61,6 +61,16 @@ EQUIVALENT = {
 }
 """Mutants that change nothing that can be seen, by file, code before and code after, and why. They are not in the score."""
 
+APART = {
+    "loader/executors/processes/zygote.py": (
+        "tests/loader/executors/test_workers.py",
+        "tests/loader/executors/test_interrupts.py",
+        "tests/loader/executors/test_hangs.py",
+        "tests/loader/executors/test_process_executor.py",
+    ),
+}
+"""Modules that run in a process which was started before the tests, and the tests of each. They are tried in a new process."""
+
 USES_DEVICE = re.compile(r"^\w+ = .*jax\.devices\(", re.MULTILINE)
 """Line of a test file that uses a device of JAX when it is imported."""
 
@@ -203,7 +213,8 @@ class Tests:
         if not mutants:
             return
         listed = self.copy.parent / "mutants"
-        listed.write_text("\n".join(json.dumps(each._asdict() | {"names": names[each]}) for each in mutants))
+        each_one = (each._asdict() | {"names": names[each], "apart": each.file in APART} for each in mutants)
+        listed.write_text("\n".join(map(json.dumps, each_one)))
         files = sorted({name.split("::")[0] for each in mutants for name, _ in names[each]})
         files = [file for file in files if not USES_DEVICE.search((self.copy / file).read_text())]
         command = [
@@ -235,6 +246,9 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
     covered.read()
     chosen = {}
     for mutant in mutants:
+        if mutant.file in APART:
+            chosen[mutant] = [(name, times[name]) for name in times if name.startswith(APART[mutant.file])]
+            continue
         by_line = covered.contexts_by_lineno(mutant.file)
         of_line = {*by_line.get(mutant.line, ())} & times.keys()
         of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line

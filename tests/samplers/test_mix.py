@@ -311,6 +311,17 @@ def test_epochs_are_told_by_part():
     assert not hasattr(iter(headrace.MapDataset.range(3)), "part_epochs")
 
 
+def test_the_epoch_of_a_part_is_that_of_its_last_record():
+    """At each step: the record at the end of an epoch still counts to it, and a part without a record is in epoch 0."""
+    parts = {"long": range(7), "short": range(100, 103)}
+    sampler = headrace.MixSampler(parts, [0.7, 0.3], shuffle=True, seed=1, when_exhausted="repeat")
+    iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler))
+    drawn = {"long": 0, "short": 0}
+    for _ in range(60):
+        drawn["short" if next(iterator) >= 100 else "long"] += 1
+        assert iterator.part_epochs == {name: max(count - 1, 0) // len(parts[name]) for name, count in drawn.items()}
+
+
 def test_a_failure_names_the_part_and_its_key():
     """The note of an exception says which record of which part it was."""
 

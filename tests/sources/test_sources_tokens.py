@@ -730,6 +730,18 @@ def test_a_writer_that_does_not_finish_leaves_nothing(tmp_path, how):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_writer_that_cannot_make_its_second_file_leaves_none(tmp_path):
+    """The name of the file of offsets is longer, so of some names it is too long for the file system, and no file is left."""
+    refused = 0
+    for length in range(200, 252):
+        try:
+            TokenWriter(tmp_path / f"{'x' * (length - 4)}.npy").discard()
+        except OSError:
+            refused += 1
+        assert os.listdir(tmp_path) == []
+    assert 8 < refused < 52
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_file_that_is_there_is_not_overwritten(tmp_path, when):
     """A path that is taken is an error, when the writer is made and when it is closed; the file stays what it is."""

@@ -47,7 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         mutant = json.loads(line)
         start = time.monotonic()
         found = trials.find(mutant)
-        names = mutant.pop("names")
+        names, _ = mutant.pop("names"), mutant.pop("apart")
         result = mutant | {"found": found, "tests": len(names), "seconds": round(time.monotonic() - start, 1)}
         with Path(os.environ["FOUND"]).open("a") as file:
             file.write(json.dumps(result) + "\n")
@@ -77,14 +77,14 @@ class Trials:
         file = Path(mutant["file"]).resolve()
         data, stat = file.read_bytes(), file.stat()
         changed = data[: mutant["start"]] + mutant["now"].encode() + data[mutant["stop"] :]
-        names = [(name, seconds) for name, seconds in mutant["names"] if name in self._items]
-        apart = [(name, seconds) for name, seconds in mutant["names"] if name not in self._items]
+        names = [(name, seconds) for name, seconds in mutant["names"] if name in self._items and not mutant["apart"]]
+        apart = [(name, seconds) for name, seconds in mutant["names"] if name not in self._items or mutant["apart"]]
         while True:
             self._turn += 1
             file.write_bytes(changed)
             os.utime(file, (self._turn, self._turn))  # so that no bytecode of another mutant is taken for it
             try:
-                found, reason = self._fork(names, file, data, changed)
+                found, reason = self._fork(names, file, data, changed) if names else ("", "")
                 if not found and apart:
                     return " ".join(_in_new_process(apart)).strip()
             finally:
