@@ -8,8 +8,9 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -18,11 +19,12 @@ import numpy.typing as npt
 from ...common.costs import length_of_value
 from ...common.messages import first_few, remedy_for, short_repr, shorten
 from ...common.validation import whole_number
-from ...errors import LengthsError, NoRecordsError, SourceError
+from ...errors import LengthsError, SourceError
 from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
 from ..provenance import FilePlace
+from .chosen import chosen_names, common_length, names_of
 
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
@@ -49,13 +51,13 @@ class ChunkedSource:
         self._path = path
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
         self._prepare()
-        self._asked = _names_of(names)
+        self._asked = names_of(names)
         opened = self._open()
         self._one = names if isinstance(names, str) else None
-        self._names = _chosen(self._asked, opened, path)
+        self._names = chosen_names(self._asked, opened, path)
         arrays = {name: opened[name] for name in self._names}
         self._layout = [(name, str(array.dtype), tuple(map(int, array.shape))) for name, array in arrays.items()]
-        self._count = _common_length(self._layout, path)
+        self._count = common_length(self._layout, path)
         self._identity = hex_digest(repr((self._one is None, self._layout, self._content())))
 
     def _prepare(self) -> None:
@@ -140,6 +142,8 @@ class ChunkedSource:
         try:
             with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
                 opened = self._array(name)
+                if opened.is_plain and opened.chunk_rows == 1 and opened.array.ndim > 1:
+                    return self._whole_chunks(name, opened, keys)
                 for start, stop, wanted, places in _runs(keys, opened.chunk_rows, opened.row_bytes):
                     rows = self._run(name, opened, start, min(stop, self._count))
                     copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
@@ -181,16 +185,38 @@ class ChunkedSource:
             for value in rows.flat:
                 if isinstance(value, np.ndarray):
                     value.flags.writeable = False
-        if (
-            opened.chunk_rows is not None
-            and (size := rows.nbytes if opened.is_plain else _bytes_of(rows)) <= self._cache_bytes
-        ):
-            self._kept[name, start], self._sizes[name, start] = rows, size
-            self._kept_bytes += size
-            while self._kept_bytes > self._cache_bytes:
-                oldest, _ = self._kept.popitem(last=False)
-                self._kept_bytes -= self._sizes.pop(oldest)
+        if opened.chunk_rows is not None:
+            self._keep((name, start), rows, rows.nbytes if opened.is_plain else _bytes_of(rows))
         return rows
+
+    def _whole_chunks(self, name: str, opened: _OpenedArray, keys: Int64s) -> list[Any]:
+        """Return rows of an array of numbers each of whose chunks is one row."""
+        # Less work for each row than a run takes, which would be more than that of h5py.
+        found: list[Any] = [None] * len(keys)
+        array, kept, size = opened.array, self._kept, opened.row_bytes
+        keeps, before, row = size <= self._cache_bytes, -1, None
+        for place, key in sorted(enumerate(keys.tolist()), key=itemgetter(1)):
+            if key != before:
+                if keeps and (row := kept.get((name, key))) is not None:
+                    kept.move_to_end((name, key))
+                else:
+                    row = np.asarray(array[key])
+                    row.flags.writeable = False
+                    if keeps:
+                        self._keep((name, key), row, size)
+                before = key
+            found[place] = row
+        return found
+
+    def _keep(self, place: tuple[str, int], rows: Array, size: int) -> None:
+        """Keep a chunk of `size` bytes, unless it exceeds `cache_bytes`. Chunks that were used longest ago are dropped."""
+        if size > self._cache_bytes:
+            return
+        self._kept[place], self._sizes[place] = rows, size
+        self._kept_bytes += size
+        while self._kept_bytes > self._cache_bytes:
+            oldest, _ = self._kept.popitem(last=False)
+            self._kept_bytes -= self._sizes.pop(oldest)
 
     @property
     def facts(self) -> SourceFacts:
@@ -287,22 +313,6 @@ def _bytes_of(rows: Array) -> int:
     return rows.nbytes + sum(sizes)
 
 
-def _names_of(names: Any) -> tuple[str, ...] | None:
-    """Return the names that a user passed as a tuple; None for all arrays.
-
-    Raises:
-        TypeError: it is neither a name nor a list of names.
-    """
-    if names is None:
-        return None
-    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (None,)
-    if not all(isinstance(name, str) for name in found):
-        raise TypeError(
-            f"{short_repr(names)} does not name arrays. Pass the name of an array, a list of names, or None for all arrays."
-        )
-    return found
-
-
 def _row_bytes(array: Any) -> int:
     return max(int(np.prod(array.shape[1:], dtype=np.int64)) * int(array.dtype.itemsize), 1)
 
@@ -335,52 +345,3 @@ def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int
             first, stop = first // chunk * chunk, (first // chunk + 1) * chunk
         yield first, stop, wanted[begin:end], places[begin:end]
         begin = end
-
-
-def _chosen(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
-    chosen = tuple(arrays) if names is None else names
-    unknown = [name for name in chosen if name not in arrays]
-    if unknown:
-        remedy = (
-            f"Name some of its arrays: {first_few(arrays, 8)}" if arrays else "Pass another file, as it has no arrays"
-        )
-        if "" in arrays:
-            remedy = "It is a single array without a name: leave the names out"
-        raise ValueError(f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}.")
-    if names == ():
-        raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
-    if not chosen:
-        raise NoRecordsError(f"{shorten(path)} has no array to read. Pass another file.")
-    return chosen
-
-
-def _common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str) -> int:
-    """Return the number of rows of a file's arrays.
-
-    Args:
-        layout: name, dtype and shape of each array.
-        path: path of the file, for messages.
-
-    Raises:
-        ValueError: an array is a single value, or the arrays have unequal numbers of rows.
-        NoRecordsError: the arrays have no rows.
-    """
-    for name, _, shape in layout:
-        if not shape:
-            raise ValueError(
-                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Read only arrays whose first "
-                "axis counts records."
-            )
-    lengths = {name: shape[0] for name, _, shape in layout}
-    if len(set(lengths.values())) > 1:
-        rows_by_array = first_few([f"{name}: {length}" for name, length in lengths.items()], 8)
-        raise ValueError(
-            f"{shorten(path)}: arrays have unequal numbers of rows ({rows_by_array}). Name arrays that have the "
-            "same number of rows."
-        )
-    count = next(iter(lengths.values()))
-    if not count:
-        raise NoRecordsError(
-            f"{shorten(path)}: there are 0 rows in {first_few(lengths, 8)}. Write at least one row, or name other arrays."
-        )
-    return count

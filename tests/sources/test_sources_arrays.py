@@ -202,6 +202,30 @@ def test_a_shuffle_of_blocks_reads_each_chunk_once(hdf5, counted):
     assert len(counted) == 10
 
 
+@pytest.mark.parametrize("kind", ["hdf5", "zarr"])
+def test_chunks_of_one_row_are_kept_up_to_the_bytes_of_the_cache(kind, tmp_path, monkeypatch):
+    """A row that is wanted twice is read once, and again where it was dropped; rows are read-only."""
+    rows, path = np.arange(60, dtype=np.float32).reshape(20, 3), str(tmp_path / "a")
+    if kind == "hdf5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=rows, chunks=(1, 3))
+    else:
+        zarr.create_group(path).create_array("x", data=rows, chunks=(1, 3))
+    opened = h5py.Dataset if kind == "hdf5" else zarr.Array
+    reads, read = [], opened.__getitem__
+    monkeypatch.setattr(opened, "__getitem__", lambda self, row: reads.append(row) or read(self, row))
+    two_rows = HDF5Source(path, "x", cache_bytes=24) if kind == "hdf5" else ZarrSource(path, "x", cache_bytes=24)
+    none = HDF5Source(path, "x", cache_bytes=1) if kind == "hdf5" else ZarrSource(path, "x", cache_bytes=1)
+    for source, expected in ((two_rows, [3, 9, 4, 9]), (none, [3, 9, 3, 4, 9])):
+        reads.clear()
+        for keys in ([9, 3, 9], [3], [4], [9]):
+            found = source.__getitems__(keys)
+            assert np.array_equal(found, rows[keys])
+            assert not any(row.flags.writeable for row in found)
+        assert reads == expected
+        source.close()
+
+
 def test_open_objects_are_sources(hdf5, tmp_path):
     """Open objects are sources."""
     with h5py.File(hdf5) as file:
