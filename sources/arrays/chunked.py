@@ -201,7 +201,7 @@ class ChunkedSource:
                     kept.move_to_end((name, key))
                 else:
                     row = np.asarray(array[key])
-                    row.flags.writeable = False
+                    row.setflags(write=False)
                     if keeps:
                         self._keep((name, key), row, size)
                 before = key
