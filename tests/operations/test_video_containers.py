@@ -24,7 +24,10 @@ def write_video(path, codec, **options):
     return path
 
 
-@pytest.mark.parametrize(("name", "codec"), [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video")])
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video"), ("a.m2v", "mpeg2video"), ("a.avi", "mpeg4")],
+)
 def test_frames_of_streams_of_mpeg_are_exact(tmp_path, name, codec):
     """A seek in them ends after the keyframe that was asked for, as they have no index."""
     path = write_video(tmp_path / name, codec)
