@@ -191,14 +191,24 @@ class _Notice:
         self.formers: dict[int, Any] = {}  # former handler of each signal
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self._is_over:  # the loop ended in a thread that could not put the former handlers back
-            self.leave()
-            if signal.getsignal(number) is not self:
-                os.kill(os.getpid(), number)
-            return
-        self.came = True
-        if isinstance(former := self.formers.get(number), _Notice):  # of a loop around this one
-            former(number, frame)
+        former = self._former(number)
+        if not self._is_over:
+            self.came = True
+            if isinstance(former, _Notice):  # of a loop around this one
+                former(number, frame)
+        elif signal.getsignal(number) is not self:  # a handler that took the place of this one has called it
+            if callable(former):
+                former(number, frame)
+        elif former is not None:  # the loop ended in a thread that could not put the former handlers back
+            signal.signal(number, former)
+            os.kill(os.getpid(), number)
+
+    def _former(self, number: int) -> Any:
+        """Return the handler from before, without those of loops that have ended since."""
+        former = self.formers.get(number)
+        while isinstance(former, _Notice) and former._is_over:
+            former = former.formers.get(number)
+        return former
 
     def leave(self) -> None:
         """Put the former handlers back where no other handler has taken the place of this one.
@@ -208,10 +218,9 @@ class _Notice:
         self._is_over = True
         if threading.current_thread() is not threading.main_thread():
             return
-        for number, former in self.formers.items():
-            if signal.getsignal(number) is self and former is not None:
+        for number in self.formers:
+            if signal.getsignal(number) is self and (former := self._former(number)) is not None:
                 signal.signal(number, former)
-        self.formers.clear()
 
 
 def _are_connected() -> bool:

@@ -48,7 +48,7 @@ def with_plan(
     if strict or without_epochs(saved) == without_epochs(leaf.sampler.fingerprint):
         return _with_source(pipeline, source, order), states
     if not any(state.cursor.positions[0] or state.history.shards[0].layers for state in states):
-        return pipeline, _with_order(states, leaf.sampler.saved)
+        return _with_source(pipeline, source, order), _with_order(states, order.saved)
     shards = {state.shard[0]: state for state in states}
     check_all_shards(states, "the shapes of planned batches changed")
     if len(shards) < states[0].shard[1]:

@@ -157,11 +157,15 @@ def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
     """Yield the decoded frames from the present place on. VideoError names the file and the time of damage."""
     end: float | None = None
     try:
-        for frame in container.decode(stream):
-            if frame.time is None:  # the decoder goes on after damage, but frames are missing
-                raise ValueError("samples without a time follow")
-            yield frame
-            end = frame.time + frame.samples / frame.sample_rate
+        for packet in container.demux(stream):
+            has_time = False
+            for frame in packet.decode():
+                if frame.time is None and has_time:  # some packets, such as of ADPCM, have several frames but one time
+                    frame.pts = round(end / frame.time_base)
+                if frame.time is None:  # the decoder goes on after damage, but frames are missing
+                    raise ValueError("samples without a time follow")
+                yield frame
+                end, has_time = frame.time + frame.samples / frame.sample_rate, True
     except Exception as error:
         place = "at its beginning" if end is None else f"at {end:.3f} s"
         raise VideoError(

@@ -184,12 +184,14 @@ class OpenVideo:
     def _go_to(self, key: int) -> None:
         """Seek to a keyframe, or to an earlier place where a seek ends after it, as in streams of MPEG without an index."""
         sent, back = self._sent[key], 0
+        begin = min([self._stamps[0], *(time for time in self._sent.values() if time is not None)])
         while True:
-            self._container.seek(key - back, stream=self._stream, backward=True)
+            place = max(key - back, begin)  # AVI refuses earlier ones
+            self._container.seek(place, stream=self._stream, backward=True)
             packets = self._container.demux(self._stream)
             first = next(packets, None)
             is_late = first is not None and None not in (first.dts, sent) and first.dts > sent
-            if not is_late or key - back < self._stamps[0]:
+            if not is_late or place == begin:
                 break
             back = 2 * back or max(1, int(1 / (self._stream.time_base or 1)))  # a second
         rest = packets if first is None else chain([first], packets)

@@ -50,8 +50,11 @@ def arrays_of(data: Any) -> Any:
 
 
 def refuse_lists_of_tables(data: Any) -> None:
-    """Raise TypeError for a tuple of tables or columns, `(X, y)`, and for a list of record batches of pyarrow."""
-    if isinstance(data, tuple) and len(data) > 1 and all(map(_is_column, data)):
+    """Raise TypeError for a tuple of tables or columns, `(X, y)`, and for a list of record batches of pyarrow.
+
+    Some of the columns may be NumPy arrays, but not all: `MemorySource` refuses those.
+    """
+    if isinstance(data, tuple) and len(data) > 1 and any(map(_is_column, data)) and all(map(_is_array_or_column, data)):
         raise TypeError(
             f"a tuple of {len(data)} tables or columns can mean columns or records. "
             'Pass columns as a dict, {"x": X, "y": y}, and records as a list, list(data).'
@@ -65,6 +68,10 @@ def refuse_lists_of_tables(data: Any) -> None:
 
 def _has_column(value: Any) -> bool:
     return any(map(_has_column, value.values())) if type(value) is dict else _is_column(value)
+
+
+def _is_array_or_column(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or _is_column(value)
 
 
 def _is_column(value: Any) -> bool:

@@ -145,6 +145,50 @@ def test_a_signal_in_an_inner_loop_ends_the_outer_one_too():
     assert (training.step, evaluation.step) == (1, 1)
 
 
+def test_a_loop_after_one_that_ended_in_another_thread_hears_a_signal():
+    """The loop that has ended does nothing; after the second loop, signals are handled as before both."""
+    came, saved = [], []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        first = on_preemption(iter(loader()), pytest.fail)
+        thread = threading.Thread(target=lambda: list(first))
+        thread.start()
+        thread.join()
+        with iter(loader()) as iterator:
+            for _ in on_preemption(iterator, lambda it: saved.append(it.step)):
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert (saved, came) == ([1], [])
+        assert signal.getsignal(signal.SIGTERM).__name__ == "<lambda>"
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def test_loops_may_end_in_any_order():
+    """After the end of all, signals are handled as before, also if the loop that began first has ended first."""
+    before = signal.getsignal(signal.SIGTERM)
+    with iter(loader()) as one, iter(loader()) as other:
+        first, second = on_preemption(one, pytest.fail), on_preemption(other, pytest.fail)
+        first.close()
+        second.close()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_handler_around_a_loop_may_call_its_handler_after_the_end():
+    """As programs do that keep the former handler: the handler from before the loop is called, once."""
+    came = []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: came.append("before"))
+    try:
+        with iter(loader()) as iterator:
+            batches = on_preemption(iterator, pytest.fail)
+            inner = signal.getsignal(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, lambda number, frame: [came.append("around"), inner(number, frame)])
+            batches.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert came == ["around", "before"]
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
 def test_an_error_of_save_is_raised():
     """And the loop is over."""
 

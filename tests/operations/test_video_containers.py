@@ -24,7 +24,10 @@ def write_video(path, codec, **options):
     return path
 
 
-@pytest.mark.parametrize(("name", "codec"), [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video")])
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video"), ("a.m2v", "mpeg2video"), ("a.avi", "mpeg4")],
+)
 def test_frames_of_streams_of_mpeg_are_exact(tmp_path, name, codec):
     """A seek in them ends after the keyframe that was asked for, as they have no index."""
     path = write_video(tmp_path / name, codec)
@@ -65,6 +68,24 @@ def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
     with pytest.raises(VideoError, match=r"a\.flac cannot be decoded at [01]\.\d{3} s.*leave it out"):
         DecodeAudio().map(path)
     np.testing.assert_array_equal(DecodeAudio(seconds=0.1).map(path), whole[:800])
+
+
+def test_sound_with_one_time_for_several_frames_is_whole(tmp_path):
+    """ADPCM in WAV files: only the first frame of a packet has a time."""
+    path, tone = tmp_path / "a.wav", (np.sin(np.arange(96_000) / 9) * 20_000).astype(np.int16)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("adpcm_ima_wav", rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(tone[None], format="s16", layout="mono")
+        frame.rate = 48_000
+        for each in av.AudioResampler("s16p", "mono", 48_000, stream.codec_context.frame_size).resample(frame):
+            out.mux(stream.encode(each))
+        out.mux(stream.encode())
+    with av.open(str(path)) as file:
+        frames = list(file.decode(audio=0))
+    assert any(frame.time is None for frame in frames)
+    whole = np.concatenate([frame.to_ndarray()[0] for frame in frames]).astype(np.float32) / 32768
+    np.testing.assert_allclose(DecodeAudio().map(path)[:, 0], whole, atol=1e-4)
+    np.testing.assert_allclose(DecodeAudio(start=0.5, seconds=0.5).map(path)[:, 0], whole[24_000:48_000], atol=1e-4)
 
 
 def test_no_seconds_of_sound_are_refused():

@@ -197,11 +197,12 @@ def test_integers_of_128_bits_are_integers_of_python(dtype):
     [
         ((pandas.DataFrame({"x": [1]}), pandas.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
         ((polars.DataFrame({"x": [1]}), polars.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
+        ((pandas.DataFrame({"x": [1]}), np.array([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
         (pyarrow.table({"x": [1, 2]}).to_batches(), r"pyarrow.Table.from_batches\(batches\)"),
         (pyarrow.table({"x": [1, 2]}).to_reader(), r"reader.read_all\(\)"),
         (pyarrow.dataset.dataset(pyarrow.table({"x": [1, 2]})), r"dataset.to_table\(\)"),
     ],
-    ids=["tuple of pandas", "tuple of polars", "record batches", "reader", "dataset"],
+    ids=["tuple of pandas", "tuple of polars", "tuple with NumPy", "record batches", "reader", "dataset"],
 )
 def test_what_is_nearly_a_table_is_refused_with_what_to_pass(data, remedy):
     """Their items are not rows, or cannot be read in any order."""

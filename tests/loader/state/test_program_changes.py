@@ -207,6 +207,16 @@ def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_cou
     assert np.bincount(came).tolist() == [0] + [2] * RECORDS
 
 
+def test_a_run_whose_tokens_changed_may_go_back_to_its_beginning():
+    """The state of the beginning has nothing of the former plan: all windows have the new tokens."""
+    run = iter(_budget_loader("windows", 16))
+    first = run.get_state()
+    run.change(max_tokens=64, at_step=3)
+    _lists(islice(run, 12))
+    run.set_state(first, strict=False)
+    assert _lists(run) == _lists(iter(_budget_loader("windows", 64)))
+
+
 @pytest.mark.parametrize("steps", [(2, 5), (5, 2), (9, 10)])
 @pytest.mark.parametrize("kind", ["plain", "mix", "weights"])
 def test_shards_on_both_sides_of_a_change_of_the_batch_size_go_together(kind, steps):
