@@ -219,7 +219,7 @@ class _Notice:
         if threading.current_thread() is not threading.main_thread():
             return
         for number in self.formers:
-            if signal.getsignal(number) is self and (former := self._former(number)) is not None:
+            if (former := self._former(number)) is not None and signal.getsignal(number) is self:
                 signal.signal(number, former)
 
 

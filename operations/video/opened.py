@@ -90,6 +90,7 @@ class OpenVideo:
             )
         if not self._stamps or not self._keys:
             raise VideoError(f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out.")
+        self._begin = min([self._stamps[0], *(time for time in keys.values() if time is not None)])
         self.seconds = np.array([self._seconds_of(stamp) for stamp in self._stamps])
         self._left: Any = None  # frames from the current place on; None: the place is unknown
         self._at = self._stamps[0]  # stamp of the frame that was decoded last
@@ -184,14 +185,13 @@ class OpenVideo:
     def _go_to(self, key: int) -> None:
         """Seek to a keyframe, or to an earlier place where a seek ends after it, as in streams of MPEG without an index."""
         sent, back = self._sent[key], 0
-        begin = min([self._stamps[0], *(time for time in self._sent.values() if time is not None)])
         while True:
-            place = max(key - back, begin)  # AVI refuses earlier ones
+            place = max(key - back, self._begin)  # AVI refuses earlier ones
             self._container.seek(place, stream=self._stream, backward=True)
             packets = self._container.demux(self._stream)
             first = next(packets, None)
             is_late = first is not None and None not in (first.dts, sent) and first.dts > sent
-            if not is_late or place == begin:
+            if not is_late or place == self._begin:
                 break
             back = 2 * back or max(1, int(1 / (self._stream.time_base or 1)))  # a second
         rest = packets if first is None else chain([first], packets)
