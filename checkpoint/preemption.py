@@ -185,14 +185,14 @@ class _Notice:
 
     came = False
     passed_on = False
-    _is_over = False
+    is_over = False
 
     def __init__(self) -> None:
         self.formers: dict[int, Any] = {}  # former handler of each signal
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         former = self._former(number)
-        if not self._is_over:
+        if not self.is_over:
             self.came = True
             if isinstance(former, _Notice):  # of a loop around this one
                 former(number, frame)
@@ -206,7 +206,7 @@ class _Notice:
     def _former(self, number: int) -> Any:
         """Return the handler from before, without those of loops that have ended since."""
         former = self.formers.get(number)
-        while isinstance(former, _Notice) and former._is_over:
+        while isinstance(former, _Notice) and former.is_over:
             former = former.formers.get(number)
         return former
 
@@ -215,7 +215,7 @@ class _Notice:
 
         In other threads than the main one, that is done when the next signal comes.
         """
-        self._is_over = True
+        self.is_over = True
         if threading.current_thread() is not threading.main_thread():
             return
         for number in self.formers:
