@@ -37,8 +37,8 @@ _READERS = {
 _TABLES = {
     "polars.LazyFrame": "what it computes, frame.collect()",
     "pyarrow.RecordBatchReader": "its table, reader.read_all()",
+    "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",  # first, as it is a pyarrow.Dataset too
     "pyarrow.Dataset": "headrace.ParquetDataSource(dataset.files), or its table, dataset.to_table()",
-    "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
     "headrace.load(source, transformations=[function, …])",
