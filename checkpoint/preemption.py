@@ -204,7 +204,7 @@ class _Notice:
             os.kill(os.getpid(), number)
 
     def _former(self, number: int) -> Any:
-        """Return the handler from before, without those of loops that have ended since."""
+        """Return the handler that was set before. If it belongs to a loop that has ended, return the one before that loop."""
         former = self.formers.get(number)
         while isinstance(former, _Notice) and former.is_over:
             former = former.formers.get(number)

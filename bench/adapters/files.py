@@ -65,7 +65,7 @@ def write_parquet(records: Iterable[int], folder: Path, files: int = 4) -> None:
 
 
 def write_rows(records: Iterable[Any], folder: Path) -> None:
-    """Arrays of one shape as one array; else, arrays or bytes, what they have one after the other, and where each ends."""
+    """Write rows to a folder. Rows of one shape become one array. Other rows are joined, and the end of each is stored."""
     rows = [np.frombuffer(record, np.uint8) if isinstance(record, bytes) else record for record in records]
     if rows[0].ndim > 1:
         np.save(folder / "rows.npy", np.stack(rows))
@@ -75,7 +75,7 @@ def write_rows(records: Iterable[Any], folder: Path) -> None:
 
 
 class Rows:
-    """The rows of such a folder: those of one shape in memory, others in a mapped file."""
+    """The rows that `write_rows` has written: rows of one shape in memory, other rows in a mapped file."""
 
     def __init__(self, folder: Path) -> None:
         ends = folder / "ends.npy"

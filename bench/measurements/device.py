@@ -43,7 +43,7 @@ def _grain(records: dict[str, Any]) -> Iterable[Any]:
 
 @partial(jax.jit, static_argnums=2)
 def _train(weights: Any, batch: Any, layers: int) -> Any:
-    """A step in which the batch goes through so many layers."""
+    """Run a training step of a network with this number of layers."""
     hidden = batch["image"].reshape(BATCH, -1) @ weights[0]
     for _ in range(layers):
         hidden = jax.numpy.tanh(hidden @ weights[1])
@@ -61,7 +61,7 @@ def _step_seconds(iterator: Iterator[Any], layers: int) -> float:
 
 
 def _layers(seconds: float, batch: Any) -> int:
-    """The number of layers that make a step of so many seconds."""
+    """Return the number of layers with which a step takes this many seconds."""
     layers = 4
     while True:
         _step_seconds(itertools.repeat(batch), layers)  # compiles

@@ -35,7 +35,7 @@ def _weights(options: Any) -> np.ndarray:
 
 
 def weighted(options: Any) -> Iterator[Table]:
-    """The tables of a sampler of so many weights, and a position."""
+    """Measure how long the tables of a WeightedSampler take to make, and how long a position takes."""
     weights, positions = _weights(options), np.arange(options.records // 10)
 
     def make(replacement: bool) -> headrace.WeightedSampler:

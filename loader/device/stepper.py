@@ -46,7 +46,7 @@ class Stepper:
             Repeats(description.source, description.transform) if description.on_uneven == "repeat" else None
         )
         self._templates: dict[str, Any] = {}  # a batch without rows of each layout
-        self._constants: dict[str, bytes] | None = None  # leaves without rows, which must be equal in all batches
+        self._constants: dict[str, dict[str, bytes]] = {}  # leaves without rows, equal in all batches of a layout
         self._known: tuple[Arrangement, int] | None = None
         self._known_verdict: Verdict | None = None
         self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
@@ -99,8 +99,9 @@ class Stepper:
     def _prepared(self, item: Loaded) -> Prepared | Failed:
         try:
             prepared = self._transfer.prepare(item.batch)
-            if self._constants is not None and prepared.constants() != self._constants:
-                raise ShardingError(self._describe_change(prepared.constants()))
+            before = self._constants.get(prepared.arrangement.described)
+            if before is not None and (now := prepared.constants()) != before:
+                raise ShardingError(_describe_change(before, now))
             return prepared
         except Exception as error:
             return Failed(error)
@@ -119,13 +120,6 @@ class Stepper:
             self._known, self._known_verdict = (prepared.arrangement, usual), verdict
         return verdict
 
-    def _describe_change(self, constants: dict[str, bytes]) -> str:
-        names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
-        return (
-            f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to batch: a host that has no "
-            'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
-        )
-
     def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, usual: int) -> Offer:
         if isinstance(item, Failed):
             return self._failure(item.error)
@@ -134,8 +128,9 @@ class Stepper:
             return Offer("end", self._on_uneven, at=at, stops=self._upstream.stops)
         known = prepared.arrangement
         if self._agreement is not None and self._on_uneven == "pad" and known.described not in self._templates:
-            self._templates[known.described], self._constants = prepared.template(), prepared.constants()
-            self._agreement.give_template(known.described, self._templates[known.described])
+            layout = known.described
+            self._templates[layout], self._constants[layout] = prepared.template(), prepared.constants()
+            self._agreement.give_template(layout, self._templates[layout])
         steady = self._upstream.steady(item.mark) if self._promises else 1
         return Offer(
             "batch",
@@ -224,3 +219,11 @@ class Stepper:
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)
             self._agreement.leave(self._failure(error) if failed and error is not None else None)
+
+
+def _describe_change(before: dict[str, bytes], now: dict[str, bytes]) -> str:
+    names = [name for name, value in now.items() if before.get(name) != value]
+    return (
+        f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to batch: a host that has no "
+        'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
+    )

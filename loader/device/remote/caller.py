@@ -1,4 +1,4 @@
-"""A host as the controlling process sees it: calls of its loader, and what it answers.
+"""Call the loader of a host from the controlling process, and read its answers.
 
 In: numbers. Out: arrays of the host, and answers.
 """

@@ -224,7 +224,7 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
     ):
         raise TypeError(
             f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack, BudgetBatch, window_shuffle and on_error=, and with growth="hand". Save the states of all '
+            'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all '
             f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
         )
     if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:

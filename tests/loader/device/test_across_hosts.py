@@ -345,11 +345,14 @@ records = [np.full(1 + number // 4, number) for number in range(16)]  # each bat
 keep = headrace.Filter(lambda row: row[0] % 2 == 0 or row[0] < 8)  # host 0 has four batches, host 1 two
 wider = headrace.load(records, transformations=[keep], batch_size=2, num_epochs=1,
                       shard_options=headrace.ShardOptions(index, count))
+named = lambda batch: {"x": batch, "width": np.float32(batch.shape[1])}  # the width has no rows, but is of the shape
 for policy in ("pad", "repeat"):
-    with iter(wider.to_device((mesh, "data"), on_uneven=policy)) as iterator:
+    with iter(wider.to_device((mesh, "data"), on_uneven=policy, transform=named)) as iterator:
         seen = []
         try:
             for batch in iterator:
+                batch, width = batch["x"], batch["width"]
+                assert width.addressable_shards[0].data == batch.shape[1]
                 seen.append([batch.shape, np.asarray(batch.addressable_shards[0].data).tolist()])
             say(seen, "")
         except Exception as error:
