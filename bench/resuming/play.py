@@ -2,9 +2,9 @@
 
     python resume.py --play ADAPTER PIPELINE:EVENT …
 
-Prints a line of JSON for each cell, with its verdict. The verdict compares two ledgers, which are lists of what came
-out: one of a run with the event, one of a run without it. Needs only Python and what the adapter imports. Each leg of a run, and each host, is a
-process of its own, with a time limit.
+Prints a line of JSON for each cell, with its verdict. The verdict compares two ledgers, which are lists of
+what came out: one of a run with the event, one of a run without it. Needs only Python and what the adapter
+imports. Each leg of a run, and each host, is a process of its own, with a time limit.
 """
 
 from __future__ import annotations
