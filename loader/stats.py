@@ -10,8 +10,9 @@ from typing import Any
 from ..common.messages import short_repr, shorten
 from ..common.units import format_bytes, format_seconds
 from .timing.quantiles import Quantiles, as_plain
-from .timing.snapshot import Snapshot, StageNames, StageStats, WorkerStats
+from .timing.snapshot import Snapshot, StageNames, StageStats
 from .timing.times import TaskEvent, WorkerEvent
+from .timing.workers import WorkerStats
 
 LITTLE = 0.05
 """Share of the loop's time. If the loop waits for a smaller share, faster batches would not help."""

@@ -12,24 +12,29 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from time import perf_counter
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from ...common.distinct import distinct
 from .quantiles import WINDOW, Quantiles, quantiles_of
-from .snapshot import Snapshot, StageNames, WorkerStats
-from .sums import Rows, StageSums, worker_stats
+from .snapshot import Snapshot, StageNames
+from .sums import Rows, StageSums
 from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
+from .workers import WorkerStats, worker_stats
 
 # Chosen: covers some seconds of many small tasks, in a quarter of a megabyte.
 KEPT = 2000
 """Largest number of timed tasks that are kept one by one."""
 
-_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks", "read_bytes")
-_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
-_ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
-_DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
+_TASK = {"block": "q", "stage": "q", "start": "q", "stop": "q", "submitted": "d", "asked": "d", "taken": "d"}
+_MEASURED = get_type_hints(TaskTimes).items()
+_COLUMNS = {**_TASK, **{name: "q" if kind is int else "d" for name, kind in _MEASURED if name != "look"}}
+"""Type of each column, as a letter of `struct`: a task, its `Moments`, and its `TaskTimes` without `look`."""
+
+_LOOK = TaskTimes._fields.index("look")
+_ROW = Struct("=" + "".join(_COLUMNS.values()))
+_DTYPE = np.dtype([(name, f"={kind}") for name, kind in _COLUMNS.items()])
 
 # Chosen.
 KEPT_EVENTS = 200
@@ -119,22 +124,19 @@ class Ledger:
             times: times that the worker measured.
             moments: times at which the task was submitted, asked for and received.
         """
-        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _, read_bytes = times
+        measured = times[:_LOOK] + times[_LOOK + 1 :]
         at = self.count % KEPT * _ROW.size
-        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes
-        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
+        _ROW.pack_into(self._memory, at, block, stage, start, stop, *moments, *measured)
         self.count += 1
 
-    def last_tasks(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the last tasks: block, stage, start, stop, worker, moments, and times in the order of `TaskTimes`.
+    def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
+        """Yield the last tasks: block, stage, start and stop; the moments; and the times, without `look`.
 
         The stage is the index of the group of operations that the task ran; the block is the number of its result.
         """
         for row in self.since(0).tolist():
-            block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes = row[: len(_INTS)]
-            *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
-            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, None, read_bytes
-            yield block, stage, start, stop, worker, moments, times
+            task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
+            yield task, moments, TaskTimes(*measured[:_LOOK], None, *measured[_LOOK:])
 
     def since(self, number: int) -> Rows:
         """Return a copy of the rows from index `number` on, oldest first; at most the last 2,000."""
@@ -216,10 +218,8 @@ class Observer:
         """Return the last tasks that were timed and whose results were received, in that order; at most 2,000."""
         made_of = dict(self._made_of)
         return tuple(
-            TaskEvent(
-                block, stage, start, stop, made_of.get(block, ()), submitted, asked, taken, TaskTimes(worker, *times)
-            )
-            for block, stage, start, stop, worker, (submitted, asked, taken), times in self._ledger.last_tasks()
+            TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, times)
+            for (block, stage, start, stop), moments, times in self._ledger.last_tasks()
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:

@@ -89,32 +89,6 @@ class StageStats:
     under_way: float = 0.0
 
 
-@dataclass(frozen=True)
-class WorkerStats:
-    """The work of workers, over the last 2,000 tasks that were timed.
-
-    Attributes:
-        count: number of workers that did any of these tasks.
-        busy: share of their time in which they did tasks.
-        starved: share in which they had no task, because your process already had as many results in advance as it
-            wanted.
-        hand_over: share in which a task was on its way to them.
-        started: worker processes started since the loop's start or the last `set_state`.
-        ended: number of worker processes that ended by themselves or were killed since then.
-        slab_bytes: bytes of memory that they share with your process now.
-        most_slab_bytes: largest value of `slab_bytes` so far.
-    """
-
-    count: int
-    busy: float
-    starved: float
-    hand_over: float
-    started: int
-    ended: int
-    slab_bytes: int
-    most_slab_bytes: int
-
-
 class StepTimes(NamedTuple):
     """Seconds for which the user waited for a batch of a device feeder, divided by causes, which add up to `waited`.
 

@@ -1,4 +1,4 @@
-"""Sums over the tasks of a stage (operations that run in one task), and statistics of workers.
+"""Sums over the tasks of a stage (operations that run in one task).
 
 In: the times of tasks, as columns of an array. Out: sums, and statistics.
 """
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
+from .snapshot import OperationStats, StageNames, StageStats
 from .times import OperationTimes, SlowestCall
 
 Rows: TypeAlias = NDArray[Any]
@@ -172,27 +172,3 @@ def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
         each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
-
-
-def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
-    """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
-
-    Args:
-        tasks: the tasks.
-        *counts: the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
-            `most_slab_bytes`.
-    """
-    last: dict[int, float] = {}
-    busy = starved = hand_over = 0.0
-    names = ["worker", "submitted", "began", "ended", "tasks"]
-    for worker, submitted, began, ended, count in np.sort(tasks[names], order="began").tolist():
-        free = last.get(worker, began)
-        if count > 1:  # it did others meanwhile
-            began = free
-        busy += max(0.0, ended - max(began, free))
-        starved += max(0.0, min(submitted, began) - free)
-        hand_over += max(0.0, began - max(free, submitted))
-        last[worker] = max(free, ended)
-    whole = busy + starved + hand_over or 1.0
-    shares = busy / whole, starved / whole, hand_over / whole
-    return WorkerStats(len(last), *shares, *counts)

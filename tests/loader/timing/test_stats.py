@@ -12,8 +12,9 @@ import pytest
 from headrace import load
 from headrace.loader.device.stats import FeederStats, StepTimes
 from headrace.loader.stats import IteratorStats
-from headrace.loader.timing.snapshot import OperationStats, Snapshot, StageStats, WorkerStats
+from headrace.loader.timing.snapshot import OperationStats, Snapshot, StageStats
 from headrace.loader.timing.times import TaskEvent, TaskTimes
+from headrace.loader.timing.workers import WorkerStats
 
 DEVICE = jax.devices()[0]
 

@@ -1,0 +1,62 @@
+"""Statistics of workers: shares of their time, counts, and memory.
+
+In: the times of tasks, as columns of an array. Out: `WorkerStats`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .sums import Rows
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """The work of workers, over the last 2,000 tasks that were timed.
+
+    Attributes:
+        count: number of workers that did any of these tasks.
+        busy: share of their time in which they did tasks.
+        starved: share in which they had no task, because your process already had as many results in advance as it
+            wanted.
+        hand_over: share in which a task was on its way to them.
+        started: worker processes started since the loop's start or the last `set_state`.
+        ended: number of worker processes that ended by themselves or were killed since then.
+        slab_bytes: bytes of memory that they share with your process now.
+        most_slab_bytes: largest value of `slab_bytes` so far.
+    """
+
+    count: int
+    busy: float
+    starved: float
+    hand_over: float
+    started: int
+    ended: int
+    slab_bytes: int
+    most_slab_bytes: int
+
+
+def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
+    """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
+
+    Args:
+        tasks: the tasks.
+        *counts: the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
+            `most_slab_bytes`.
+    """
+    last: dict[int, float] = {}
+    busy = starved = hand_over = 0.0
+    names = ["worker", "submitted", "began", "ended", "tasks"]
+    for worker, submitted, began, ended, count in np.sort(tasks[names], order="began").tolist():
+        free = last.get(worker, began)
+        if count > 1:  # it did others meanwhile
+            began = free
+        busy += max(0.0, ended - max(began, free))
+        starved += max(0.0, min(submitted, began) - free)
+        hand_over += max(0.0, began - max(free, submitted))
+        last[worker] = max(free, ended)
+    whole = busy + starved + hand_over or 1.0
+    shares = busy / whole, starved / whole, hand_over / whole
+    return WorkerStats(len(last), *shares, *counts)
