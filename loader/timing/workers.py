@@ -6,10 +6,10 @@ In: the times of tasks, as columns of an array. Out: `WorkerStats`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-
-from .sums import Rows
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class WorkerStats:
     memory: int = 0
 
 
-def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
+def worker_stats(tasks: NDArray[Any], *counts: int) -> WorkerStats:
     """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
 
     Args:
-        tasks: the tasks.
+        tasks: the tasks, as a structured array with named columns.
         *counts: the fields `started`, `ended`, `slab_bytes` and `most_slab_bytes` of `WorkerStats`.
     """
     last: dict[int, float] = {}
