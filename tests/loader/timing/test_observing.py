@@ -263,7 +263,7 @@ def test_any_thread_may_ask_while_tasks_are_noted():
     """Nothing is counted twice or lost, and of many tasks the last ones are kept."""
 
     class Task:
-        stage, start, stop = 0, 0, 1
+        stage, span, blocks = 0, (0, 1), ()
 
     class Block:
         times, moments = TaskTimes(0, 1.0, 2.0, 0.0, 0.0, 1, 1, 8), (0.0, 1.0, 2.0)
