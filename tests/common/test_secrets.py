@@ -316,6 +316,7 @@ def test_commands_print_no_secret(command, host, tmp_path, capfd):
     assert SECRET not in "\n".join([*told, *capfd.readouterr()])
 
 
+@pytest.mark.usefixtures("host")  # opens what the library for stores opens once in a process
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_in_messages_tell_no_secret(kind):
     """However short they are cut, alone or in containers, as objects, bytes or paths."""
