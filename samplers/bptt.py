@@ -58,8 +58,12 @@ class BpttSampler(VectorSampler):
 
     def __post_init__(self) -> None:
         shard = as_shard_options(self.shard_options)
-        records = whole_number("num_records", self.num_records, 1, 1 << 55, "the number of records, len(source)")
-        rows = whole_number("batch_size", self.batch_size, 1, records, f"at most {records}, the number of records")
+        records = whole_number(
+            "num_records", self.num_records, 1, 1 << 55, "the number of records in the source, len(source)"
+        )
+        rows = whole_number(
+            "batch_size", self.batch_size, 1, records, f"an int of at most {records}, the number of records"
+        )
         epochs, seed = self.num_epochs, self.seed
         if epochs is not None:
             epochs = whole_number("num_epochs", epochs, 1, None, "a positive int, or None for an endless stream")
