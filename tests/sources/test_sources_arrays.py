@@ -19,8 +19,6 @@ from headrace import (
     DataLoader,
     HDF5Source,
     IndexSampler,
-    LitDataSource,
-    MdsSource,
     NpzSource,
     ZarrSource,
 )
@@ -367,7 +365,7 @@ def test_a_link_that_leads_nowhere_is_named(hdf5, link):
         HDF5Source(hdf5, "broken")
 
 
-@pytest.mark.parametrize("kind", [HDF5Source, NpzSource, MdsSource, LitDataSource])
+@pytest.mark.parametrize("kind", [HDF5Source, NpzSource])
 def test_a_url_is_refused_where_only_local_files_are_read(kind):
     """The message says to copy the files."""
     with pytest.raises(SourceNotFoundError, match=r"s3://bucket/a.* does not exist on this machine.*copy remote files"):
