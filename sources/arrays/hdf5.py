@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ from ...common.lazy_exports import optional_library
 from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
-from .chunked import Array, ChunkedSource
+from ...files.storage_options import StorageOptionsLike
+from ...files.urls import is_remote
+from .chunked import Array, ChunkedSource, row_bytes_of
+from .stored import Range, StoredFile
+
+_LEAST_BYTES = 1 << 16
+"""Number of bytes that HDF5 reads at least of an array in one piece, if it has so many."""
 
 
 class HDF5Source(ChunkedSource):
@@ -24,10 +31,12 @@ class HDF5Source(ChunkedSource):
     process reads each chunk at most once in an epoch.
 
     Args:
-        path: path of a local file.
+        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a batch together; links to
+            other files are not followed there.
         datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
             equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
+        storage_options: how a file in a store is reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -52,9 +61,14 @@ class HDF5Source(ChunkedSource):
     _kind = "dataset"
 
     def __init__(
-        self, path: PathLike, datasets: str | Sequence[str] | None = None, *, cache_bytes: int = 64 << 20
+        self,
+        path: PathLike,
+        datasets: str | Sequence[str] | None = None,
+        *,
+        cache_bytes: int = 64 << 20,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
-        super().__init__(text_of(path), datasets, cache_bytes)
+        super().__init__(text_of(path), datasets, cache_bytes, storage_options)
 
     @classmethod
     def of(cls, opened: Any) -> HDF5Source:
@@ -85,14 +99,13 @@ class HDF5Source(ChunkedSource):
 
     def _opened(self) -> Mapping[str, Any]:
         h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
-        if not os.path.exists(self._path):
-            raise SourceNotFoundError(
-                f"{shorten(self._path)} does not exist on this machine. Check the path of the HDF5 file, and "
-                "copy remote files first."
-            )
+        is_local = not is_remote(self._path)
+        if is_local and not os.path.exists(self._path):
+            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
+        self._stored = None if is_local else StoredFile(self._opened_file())
         try:
             try:
-                self._file = h5py.File(self._path, "r")
+                self._file = h5py.File(self._path if is_local else self._stored, "r")
             except BlockingIOError:  # of a writer, or of a file system that knows no locks
                 self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
@@ -121,7 +134,15 @@ class HDF5Source(ChunkedSource):
         self._file.close()
 
     def _content(self) -> Any:
-        return os.path.getsize(self._path)
+        return os.path.getsize(self._path) if self._stored is None else self._stored.size
+
+    def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
+        if array.chunks is None:
+            first, size = array.id.get_offset(), row_bytes_of(array)
+            return [] if first is None else [(first + start * size, max((stop - start) * size, _LEAST_BYTES))]
+        steps = [range(0, side, step) for side, step in zip(array.shape[1:], array.chunks[1:])]
+        found = (array.id.get_chunk_info_by_coord(corner) for corner in product([start], *steps))
+        return [(chunk.byte_offset, chunk.size) for chunk in found if chunk.byte_offset is not None]
 
     def _decoded(self, array: Any, rows: Array) -> Array:
         import h5py

@@ -365,13 +365,6 @@ def test_a_link_that_leads_nowhere_is_named(hdf5, link):
         HDF5Source(hdf5, "broken")
 
 
-@pytest.mark.parametrize("kind", [HDF5Source, NpzSource])
-def test_a_url_is_refused_where_only_local_files_are_read(kind):
-    """The message says to copy the files."""
-    with pytest.raises(SourceNotFoundError, match=r"s3://bucket/a.* does not exist on this machine.*copy remote files"):
-        kind("s3://bucket/a")
-
-
 def test_a_zarr_group_in_a_zip_file_is_read(tmp_path):
     """As `zarr.storage.ZipStore` writes it."""
     with zarr.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
