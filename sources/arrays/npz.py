@@ -58,6 +58,12 @@ class NpzSource(ChunkedSource):
     ...     record = NpzSource(f"{folder}/train.npz")[4]
     >>> record["image"].shape, int(record["label"])
     ((2, 2), 4)
+    >>> import fsspec
+    >>> with tempfile.TemporaryDirectory() as cache, fsspec.open("memory://train.npz", "wb") as file:
+    ...     np.savez(file, label=np.arange(6))
+    ...     file.close()
+    ...     int(NpzSource("memory://train.npz", "label", storage_options={"cache_dir": cache})[4])
+    4
     """
 
     def __init__(
