@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...common.lazy_exports import optional_library
 from ...common.messages import remedy_for, short_repr, shorten
@@ -17,6 +18,9 @@ from ...files.storage_options import StorageOptionsLike
 from ...files.urls import is_remote
 from .chunked import Array, ChunkedSource, row_bytes_of
 from .stored import Range, StoredFile
+
+_MOST_CHUNKS = 1 << 18
+"""Number of chunks of an array in a store whose places are listed once. Of larger arrays, chunks are fetched one by one."""
 
 _LEAST_BYTES = 1 << 16
 """Number of bytes that HDF5 reads at least of an array in one piece, if it has so many."""
@@ -140,9 +144,13 @@ class HDF5Source(ChunkedSource):
         if array.chunks is None:
             first, size = array.id.get_offset(), row_bytes_of(array)
             return [] if first is None else [(first + start * size, max((stop - start) * size, _LEAST_BYTES))]
-        steps = [range(0, side, step) for side, step in zip(array.shape[1:], array.chunks[1:])]
-        found = (array.id.get_chunk_info_by_coord(corner) for corner in product([start], *steps))
-        return [(chunk.byte_offset, chunk.size) for chunk in found if chunk.byte_offset is not None]
+        assert self._stored is not None
+        places = self._stored.known.get(array.name)
+        if places is None:
+            places = self._stored.known[array.name] = _chunk_places(array)
+        each_run = len(places) // -(-array.shape[0] // array.chunks[0])
+        first = start // array.chunks[0] * each_run
+        return [(offset, size) for offset, size in places[first : first + each_run].tolist() if size]
 
     def _decoded(self, array: Any, rows: Array) -> Array:
         import h5py
@@ -153,6 +161,27 @@ class HDF5Source(ChunkedSource):
         decoded = np.empty(len(texts), object)
         decoded[:] = texts
         return decoded.reshape(rows.shape)
+
+
+def _chunk_places(array: Any) -> npt.NDArray[np.int64]:
+    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`; no chunks if they are too many.
+
+    A chunk that was never written has the size 0.
+    """
+    grid = [-(-side // step) for side, step in zip(array.shape, array.chunks)]
+    steps, count = array.chunks, math.prod(grid)
+    if count > _MOST_CHUNKS or not hasattr(array.id, "chunk_iter"):
+        return np.empty((0, 2), np.int64)
+    places = np.zeros((count, 2), np.int64)
+
+    def note(chunk: Any) -> None:
+        number = 0
+        for first, step, side in zip(chunk.chunk_offset, steps, grid):
+            number = number * side + first // step
+        places[number] = chunk.byte_offset, chunk.size
+
+    array.id.chunk_iter(note)  # to ask for one chunk takes HDF5 as long as for all before it
+    return places
 
 
 def _has_rows(item: Any, h5py: Any) -> bool:

@@ -167,7 +167,7 @@ class _Member:
     def __getitem__(self, rows: slice | int) -> Array:
         size = self.stored_row_bytes
         if self._stored is None or not size:
-            return self._values[rows]  # type: ignore[no-any-return]
+            return self._values[rows]
         first, count = (rows, 1) if isinstance(rows, int) else (rows.start, rows.stop - rows.start)
         data = self._stored.read_at(count * size, self.place_of(first))
         found = np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])

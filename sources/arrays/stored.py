@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+import numpy.typing as npt
+
 from ...files.opened import OpenFile
 from ...files.streams import RawFile
 
@@ -17,10 +20,14 @@ Range = tuple[int, int]
 class StoredFile(RawFile):
     """File in a store with a position. Ranges that were fetched stay in memory until the next call of `fetch`."""
 
+    known: dict[str, npt.NDArray[np.int64]]
+    """Offsets and sizes of the pieces of each array, by its name, as far as they were asked for."""
+
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file, owned=True)
         self.size = file.size
         self._fetched: dict[int, bytes] = {}
+        self.known = {}
 
     def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch ranges, those that are close together by one request. The parts of ranges that lie in the file are fetched."""

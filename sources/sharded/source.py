@@ -73,7 +73,7 @@ class ShardSource(ABC, Generic[ShardT]):
 
     def _prepare(self) -> None:
         """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
-        self._mapped: dict[int, Bytes] = {}
+        self._mapped: dict[int, Sliced] = {}
         opened = partial(self._opened, self._shards, self._storage)  # functions of the class, not of the source
         self._stored: BlockCache[Any] = BlockCache(opened, self._cache_bytes)
         self._plain = self._stored.get if is_remote(self._folder) else partial(_kept, self._mapped, opened)
@@ -157,7 +157,7 @@ class ShardSource(ABC, Generic[ShardT]):
             SourceError: the file cannot be read from a store.
         """
         shard = shards[number]
-        data = cls._stored_shard(shard, storage) if is_remote(shard.path) else map_readable(shard.path)
+        data: Sliced = cls._stored_shard(shard, storage) if is_remote(shard.path) else map_readable(shard.path)
         if shard.compression:
             data = np.frombuffer(cls._unpack(shard, data[:]), np.uint8)
         if not cls._has_size(shard, len(data)):
@@ -249,10 +249,9 @@ class ShardSource(ABC, Generic[ShardT]):
         shard = self._shards[number]
         with suppress(Exception):  # the later read raises it
             if shard.compression:
-                data = self._stored_shard(shard, self._storage)
-                data.prefetch([(0, len(data))])
-            else:
-                data = self._plain(number)
+                packed = self._stored_shard(shard, self._storage)
+                packed.prefetch([(0, len(packed))])
+            elif isinstance(data := self._plain(number), StoredShard):
                 data.prefetch(self._ranges(number, data, places))
 
     @property
@@ -330,7 +329,7 @@ class ShardSource(ABC, Generic[ShardT]):
         return f"{type(self).__name__}({len(self)} samples in {shorten(self._folder)})"
 
 
-def _kept(mapped: dict[int, Bytes], opened: Callable[[int], Bytes], number: int) -> Bytes:
+def _kept(mapped: dict[int, Sliced], opened: Callable[[int], Sliced], number: int) -> Sliced:
     """Return a mapped shard, which is mapped if it is missing in `mapped`."""
     if number not in mapped:
         mapped[number] = opened(number)

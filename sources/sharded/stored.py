@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,8 @@ class StoredShard:
 
     def opened(self, start: int, stop: int) -> io.RawIOBase:
         """Return a range as a file."""
-        return RawFile(_Part(self.file, start, stop))
+        part: Any = _Part(self.file, start, stop)  # has what is used of an `OpenFile`
+        return RawFile(part)
 
 
 class _Part:
