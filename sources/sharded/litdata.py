@@ -78,7 +78,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         `LitDataSource("train", columns=["image", "class"])[0]` is a dict with these two keys.
     """
 
-    _unpickled = (*ShardSource._unpickled, "_decoders", "_build")
+    _unpickled = ("_mapped", "_stored", "_plain", "_cache", "_decoders", "_build")
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
             frames = [frame_of(data, first * rows)[1] for first in np.unique(places // rows).tolist()]
             return [(frame.start, frame.start + frame.packed_bytes) for frame in frames]
         if self._block is None:
-            return [] if self._reads_parts(data) else super()._ranges(number, data, places)
+            return [] if self._reads_parts(data) else data.ranges_of(places, self._shards[number].samples)
         first, size = place_of(data, 0)[0], self._block_bytes
         return [(first + place * size, first + (place + 1) * size) for place in places.tolist()]
 

@@ -69,7 +69,7 @@ class MdsSource(ShardSource[MdsShard]):
         self._identity = hex_digest(repr((self._columns, described)))
         self._prepare()
 
-    _unpickled = (*ShardSource._unpickled, "_decoders")
+    _unpickled = ("_mapped", "_stored", "_plain", "_cache", "_decoders")
 
     def _prepare_decoders(self) -> None:
         self._decoders = [

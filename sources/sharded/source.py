@@ -97,9 +97,7 @@ class ShardSource(ABC, Generic[ShardT]):
 
     def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
         """Return the ranges of a shard in a store that records lie in. Arguments as for `_read_shard`."""
-        samples = self._shards[number].samples
-        offsets = data[4 : 8 + 4 * samples].view("<u4")
-        return list(zip(offsets[places].tolist(), offsets[places + 1].tolist()))
+        return data.ranges_of(places, self._shards[number].samples)
 
     def _reads_parts(self, data: StoredShard) -> bool:
         """Return True if records are read by `_part`, which fetches the bytes that are not in its cache."""

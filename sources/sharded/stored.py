@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...files.opened import OpenFile
 from ...files.streams import RawFile
@@ -45,6 +46,16 @@ class StoredShard:
             return np.frombuffer(self._head[start:stop], np.uint8)
         data = self._fetched.get((start, stop))
         return np.frombuffer(self.file.read(start, max(stop - start, 0)) if data is None else data, np.uint8)
+
+    def ranges_of(self, places: npt.NDArray[np.int64], samples: int) -> list[Range]:
+        """Return the ranges of samples that are stored one after the other.
+
+        Args:
+            places: `int64[n]`, indices of the samples.
+            samples: number of samples in the shard.
+        """
+        offsets = self[4 : 8 + 4 * samples].view("<u4")
+        return list(zip(offsets[places].tolist(), offsets[places + 1].tolist()))
 
     def with_head(self, size: int) -> StoredShard:
         """Return the shard with its first `size` bytes in memory, or all if it has fewer."""
