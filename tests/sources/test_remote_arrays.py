@@ -158,6 +158,22 @@ def test_the_rows_of_a_batch_are_fetched_by_few_requests(upstream, store, to_sto
         assert store.reads - before <= most
 
 
+@pytest.mark.parametrize(("most", "requests"), [(40, 1), (39, 20)])
+def test_chunks_are_fetched_one_by_one_if_they_are_too_many_to_list(
+    upstream, store, to_store, tmp_path, monkeypatch, most, requests
+):
+    """A batch has the same rows. Of 40 chunks, 20 that are neighbours are one request if their places are listed."""
+    monkeypatch.setattr("headrace.sources.arrays.hdf5._MOST_CHUNKS", most)
+    rows = np.arange(400_000).reshape(40, 10_000)
+    _hdf5(tmp_path / "many.h5", {"x": rows}, chunks=(1, 10_000))
+    put(upstream[0], "many.h5", (tmp_path / "many.h5").read_bytes())
+    source = HDF5Source(f"s3://{BUCKET}/many.h5", "x", storage_options={**to_store, "cache_bytes": 0})
+    source[39]  # the index of chunks is read
+    before = store.reads
+    assert np.array_equal(source.__getitems__(np.arange(20)), rows[:20])
+    assert store.reads - before == requests
+
+
 def test_a_compressed_array_is_fetched_once_for_all_processes(upstream, store, to_store):
     """A copy of the source reads it from the cache on disk."""
     source = NpzSource(f"s3://{BUCKET}/packed.npz", storage_options=to_store)
