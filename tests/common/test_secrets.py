@@ -31,9 +31,13 @@ from headrace.files.remote.store import close_stores
 from headrace.files.storage_options import storage_options_of
 from headrace.sources import (
     ArrayRecordDataSource,
+    HDF5Source,
     ImageFolderDataSource,
     JsonLinesDataSource,
+    LitDataSource,
+    MdsSource,
     MegatronSource,
+    NpzSource,
     ParquetDataSource,
     TarDataSource,
     TextLinesSource,
@@ -161,6 +165,10 @@ READERS = {
     "TokenSource": (TokenSource, "a.npy"),
     "MegatronSource": (MegatronSource, "a.bin"),
     "ImageFolderDataSource": (ImageFolderDataSource, "images"),
+    "MdsSource": (MdsSource, "mds"),
+    "LitDataSource": (LitDataSource, "litdata"),
+    "HDF5Source": (HDF5Source, "a.h5"),
+    "NpzSource": (NpzSource, "a.npz"),
     "TfdsDataSource": (lambda url, **more: TfdsDataSource("mnist", "train", url, **more), "data"),
     "convert": (
         lambda url, **more: _convert(url, Path(more["storage_options"]["cache_dir"], "out"), **more),
