@@ -6,7 +6,7 @@ A cost is a function of an array of lengths. It is called once for many records.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsInt, TypeAlias
 
@@ -206,7 +206,7 @@ def length_of_value(value: Any, record: int) -> int:
         return 0
     if isinstance(value, (str, bytes)):
         return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
-    if isinstance(value, (list, tuple)) or (isinstance(value, Sized) and np.ndim(value)):
+    if isinstance(value, (list, tuple)) or (hasattr(value, "__len__") and np.ndim(value)):
         return as_length(len(value), record)
     if not isinstance(value, SupportsInt):
         raise LengthsError(

@@ -16,7 +16,10 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-_FLAGS = os.O_BINARY if sys.platform == "win32" else os.O_CLOEXEC
+if sys.platform == "win32":
+    _FLAGS = os.O_BINARY
+else:
+    _FLAGS = os.O_CLOEXEC
 TO_READ = os.O_RDONLY | _FLAGS
 TO_CHANGE = os.O_RDWR | os.O_CREAT | _FLAGS
 """Flags of `os.open` to read and write a file, and create it if it is missing."""

@@ -104,7 +104,8 @@ class BpttSampler(VectorSampler):
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
         step, row = np.divmod(positions, self.batch_size)
-        return row * self.steps_per_epoch + step % self.steps_per_epoch
+        keys: NDArray[np.int64] = row * self.steps_per_epoch + step % self.steps_per_epoch
+        return keys
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1); None if the order does not read the record."""

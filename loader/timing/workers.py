@@ -42,12 +42,17 @@ class WorkerStats:
     memory: int = 0
 
 
-def worker_stats(tasks: NDArray[Any], *counts: int) -> WorkerStats:
+def worker_stats(
+    tasks: NDArray[Any], started: int, ended_early: int, slab_bytes: int, most_slab_bytes: int
+) -> WorkerStats:
     """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
 
     Args:
         tasks: the tasks, as a structured array with named columns.
-        *counts: the fields `started`, `ended`, `slab_bytes` and `most_slab_bytes` of `WorkerStats`.
+        started: number of worker processes that were started.
+        ended_early: number of those that ended by themselves or were killed.
+        slab_bytes: bytes of memory that they share with the user's process.
+        most_slab_bytes: largest value of `slab_bytes` so far.
     """
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0
@@ -62,4 +67,5 @@ def worker_stats(tasks: NDArray[Any], *counts: int) -> WorkerStats:
         last[worker] = max(free, ended)
     whole = busy + starved + hand_over or 1.0
     shares = busy / whole, starved / whole, hand_over / whole
-    return WorkerStats(len(last), *shares, *counts, memory=int(tasks["memory"].max(initial=0)))
+    memory = int(tasks["memory"].max(initial=0))
+    return WorkerStats(len(last), *shares, started, ended_early, slab_bytes, most_slab_bytes, memory)

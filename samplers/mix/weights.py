@@ -167,7 +167,7 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
     if isinstance(weights, Mapping):
         _check_names(weights, names)
         weights = [weights[name] for name in names]
-    if isinstance(weights, (str, bytes)) or not isinstance(weights, Sized):
+    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
             f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a dict with a number for each "
             "part. A new mix also takes a schedule, [(0, {…}), (10_000, {…})]."
