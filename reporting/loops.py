@@ -45,11 +45,11 @@ def check_loop(loop: Any) -> None:
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Return two statistics of a loop: of the `DataLoader`'s iterator, and of the device feeder; None for each that is missing.
+    """Return two statistics of a loop: of the loader, and of the device feeder; None for each that is missing.
 
     Raises:
         TypeError: the loop does not come from headrace.
     """
     check_loop(loop)
-    loop, host = without_line(loop), host_iterator(loop)
-    return None if host is None else host.stats(), None if loop is host else loop.stats()
+    stats = without_line(loop).stats()
+    return (stats.loader, stats) if isinstance(stats, FeederStats) else (stats, None)

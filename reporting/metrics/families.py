@@ -150,7 +150,8 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
         return [(each, part) for part, each in (getattr(seen.loop, name, None) or {}).items()]
     if where == "leaf":
         return [(seen.loop.part_records[part] * mean, part, leaf) for (part, leaf), mean in seen.lengths.items()]
-    owner = {"counted": seen.counted, "loop": seen.loop, "workers": seen.stats and seen.stats.workers}[where]
+    owners = {"counted": seen.counted, "loader": seen.stats, "loop": seen.loop}
+    owner = (seen.stats and seen.stats.workers) if where == "workers" else owners[where]
     try:
         return [(float(getattr(owner, name)),)]
     except (TypeError, AttributeError):  # it has none, as something else than a loader's loop has no epoch
@@ -199,8 +200,8 @@ _LABELS["quantile"] = ["part", "quantile"]
 
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
-    "records_total": ("counted.records", "Records that were read."),
-    "bytes_total": ("counted.nbytes", "Bytes of the records that were read."),
+    "records_total": ("loader.records", "Records that were read."),
+    "bytes_total": ("loader.nbytes", "Bytes of the records that were read."),
     "seconds_total": ("counted.elapsed", "Time in which the elements were received, the program's own work included."),
     "waited_seconds_total": ("counted.waited", "Time of these that the program waited for elements."),
     "skipped_total": ("loop.skipped_count", "Records or batches left out because they failed."),

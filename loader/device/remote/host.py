@@ -7,7 +7,10 @@ shapes. So `next` and `take` get a longer argument for each layout and number of
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import pickle
+import socket
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +30,12 @@ from ..upstream import Upstream
 
 PART_BYTES = 1 << 12
 """Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
+
+LAST_BYTES = 1 << 16
+"""Size of the array in which the statistics come at the end, in one call. They usually have some thousand bytes."""
+
+RECENT = 100
+"""Largest number of waits in the statistics that are sent."""
 
 END, BATCH, FAILED = range(3)
 """Kinds of an answer."""
@@ -201,8 +210,15 @@ class HostSide:
         """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
+    def stats(self, call: Any) -> Any:
+        """Return the first part of the loader's statistics, which are bytes for `named_stats`."""
+        return self._begin(call, stats_as_bytes(self._iterator.stats()))
+
     def _begin_text(self, call: Any, text: str) -> Any:
-        self._text = text.encode()
+        return self._begin(call, text.encode())
+
+    def _begin(self, call: Any, content: bytes) -> Any:
+        self._text = content
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
@@ -210,11 +226,11 @@ class HostSide:
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader. The result is an `Answer` without meaning."""
+        """Close the loader, and return its statistics."""
         if self._repeats is not None:
             self._repeats.close()
         self._iterator.close()
-        return _on(call, _in_words(Answer(END)))
+        return _on(call, part_of(stats_as_bytes(self._iterator.stats()), 0, LAST_BYTES))
 
 
 def as_prepared(batch: Any) -> Prepared:
@@ -254,24 +270,43 @@ def answer_of(array: Any) -> Answer:
     return Answer(*np.asarray(array).view(np.int64).tolist())
 
 
-def part_of(text: bytes, start: int) -> Any:
-    """Return a part of a text, from a byte on, and the length of the whole text, as an array of a fixed length."""
-    content = len(text).to_bytes(8, "little") + text[start : start + PART_BYTES - 8]
-    return np.frombuffer(content.ljust(PART_BYTES, b"\0"), np.uint8)
+def part_of(text: bytes, start: int, size: int = PART_BYTES) -> Any:
+    """Return a part of a text, from a byte on, and the length of the whole text, as an array of `size` bytes."""
+    content = len(text).to_bytes(8, "little") + text[start : start + size - 8]
+    return np.frombuffer(content.ljust(size, b"\0"), np.uint8)
 
 
-def text_of(read: Callable[[int], Any]) -> str:
-    """Return the text that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
+def bytes_of(read: Callable[[int], Any]) -> bytes:
+    """Return the bytes that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
 
-    >>> text_of(lambda start: part_of(b"a text", start))
-    'a text'
+    >>> bytes_of(lambda start: part_of(b"a text", start))
+    b'a text'
     """
     content, length = b"", -1
     while len(content) != length:
         array = np.asarray(read(len(content))).tobytes()
         length = int.from_bytes(array[:8], "little")
         content = (content + array[8:])[:length]
-    return content.decode()
+    return content
+
+
+def stats_as_bytes(stats: Any) -> bytes:
+    """Return the name of this machine and the statistics of a loader, as bytes. Single tasks and events are left out."""
+    short = dataclasses.replace(stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:])
+    return pickle.dumps((socket.gethostname(), short))
+
+
+def named_stats(content: bytes) -> tuple[str, Any]:
+    """Return the name of a machine and the statistics of its loader, of the bytes that it has sent."""
+    name, stats = pickle.loads(content)
+    return name, stats
+
+
+def last_stats(ended: Any) -> list[tuple[str, Any]]:
+    """Return a list with the name and the statistics that `HostSide.end` has returned; an empty list if they are too long."""
+    content = np.asarray(ended).tobytes()
+    length = int.from_bytes(content[:8], "little")
+    return [named_stats(content[8 : 8 + length])] if length <= LAST_BYTES - 8 else []
 
 
 def _on(call: Any, value: Any) -> Any:

@@ -6,6 +6,7 @@ In: a description. Out: batches on the sharding; and a state of all hosts.
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -19,13 +20,18 @@ from ....common.closing import ClosedAtExit
 from ....common.messages import short_repr
 from ....common.validation import warn
 from ....errors import CheckpointError, ClosedError, HostsError
+from ...timing.listeners import begins
+from ...timing.snapshot import Snapshot
 from ..hosts.shard_options import shard_of
 from ..hosts.verdict import FILLING, Go, Offer, Refuse, Stop, Verdict, decide
 from ..prepared import Prepared
+from ..queue import Times
 from ..shardings import leading_parts
+from ..stats import Watch
 from .caller import AskedBatch, Caller
-from .host import BATCH, FAILED, Answer, HostSide, Share, answer_of
+from .host import BATCH, FAILED, Answer, HostSide, Share, answer_of, last_stats
 from .options import RemoteOptions
+from .stats import LoaderOfHost, RemoteStats
 
 
 @dataclass
@@ -63,6 +69,7 @@ class RemoteIterator(ClosedAtExit):
     def __init__(self, description: RemoteOptions) -> None:
         self._own = description
         self._hosts: list[Caller] | None = None
+        self._watch = Watch()
         self._pending: deque[_Step] = deque()
         self._closed = False
         self._begin(None, 0)
@@ -73,6 +80,7 @@ class RemoteIterator(ClosedAtExit):
         self._states, self._former_steps = states, step
         self._taken = 0
         self._ended = False
+        self._told: list[tuple[str, Any]] = []  # the statistics of hosts that have ended
 
     def __iter__(self) -> Self:
         return self
@@ -90,6 +98,7 @@ class RemoteIterator(ClosedAtExit):
         self._check_open()
         if self._ended:
             raise StopIteration
+        began = time.perf_counter()
         hosts = self._ask_ahead()
         for ahead, step in enumerate(self._pending):
             if ahead and not step.is_answered():
@@ -104,8 +113,11 @@ class RemoteIterator(ClosedAtExit):
         if isinstance(verdict, Stop):
             self._ended = True
             raise StopIteration
+        decided = time.perf_counter()
         batch, mask = self._assembled(hosts, self._pending[0])
         self._pending.popleft()
+        ended = time.perf_counter()
+        self._watch.note(began, ended, Times(began, decided, decided, decided, decided, ended))
         self.mask = mask
         self._taken += 1
         return batch
@@ -135,6 +147,7 @@ class RemoteIterator(ClosedAtExit):
             cpus = tuple(colocated_cpu_devices(tuple(devices)))
             hosts.append(Caller(devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)))
         self._hosts = hosts
+        begins(self)
         for host in hosts:
             if self._states is not None and host.restore(self._states).kind == FAILED:
                 message = host.text("message")
@@ -245,6 +258,25 @@ class RemoteIterator(ClosedAtExit):
         return jax.device_put(mask, NamedSharding(self._own.sharding.mesh, self._own.sharding.spec))
 
     @property
+    def host_count(self) -> int:
+        """Number of hosts on which loaders run."""
+        return len(leading_parts(self._own.sharding, self._own.host_of))
+
+    def stats(self) -> RemoteStats:
+        """Return how long you waited for batches, in seconds for each cause, and the times of the loaders of all hosts.
+
+        `print` the result for a table. Each host is asked, which takes about a millisecond for each, and perhaps the time of a
+        batch that the host is making. Any thread may call this, also after `close`.
+        """
+        hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
+        told = told if hosts is None else [host.stats() for host in hosts]
+        return RemoteStats.of(self._watch.stats(None), [LoaderOfHost(*each) for each in told])
+
+    def snapshot(self) -> Snapshot:
+        """Return counts and times of your steps. No host is asked, so records, bytes and stages are not counted."""
+        return self._watch.snapshot(None)
+
+    @property
     def step(self) -> int:
         """Number of the next batch, from 0. Batches of earlier runs count."""
         return self._former_steps + self._taken
@@ -290,8 +322,8 @@ class RemoteIterator(ClosedAtExit):
     def _end_hosts(self) -> None:
         hosts, self._hosts = self._hosts or [], None
         self._pending.clear()
-        for host in hosts:
-            jax.block_until_ready(host.end())
+        for ended in [host.end() for host in hosts]:
+            self._told += last_stats(ended)
 
     def close(self) -> None:
         """Stop all work on all hosts. May be called twice."""
