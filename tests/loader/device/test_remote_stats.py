@@ -15,7 +15,7 @@ from headrace.loader.timing.workers import WorkerStats
 from headrace.reporting.hosts import HostsStats
 
 pytest.importorskip("jax.experimental.colocated_python")
-from headrace.loader.device.remote.host import (  # noqa: E402
+from headrace.loader.device.remote.host import (
     LAST_BYTES,
     last_stats,
     named_stats,
