@@ -87,28 +87,41 @@ class HostSide:
 
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
-        loader = make_loader(ShardOptions(*share.shard))
-        self._iterator = iter(loader)
-        self._upstream = Upstream(self._iterator, owned=True)
-        self._upstream.loader("RemoteLoader")
-        self._repeats = Repeats(loader) if share.repeats else None
-        self._marks = {0: self._upstream.mark()}
+        self._repeats: Repeats | None = None
         self._batches: dict[int, Prepared] = {}  # by step, until the controlling process has received the step
         self._asked = 0
         self._numbers: dict[Hashable, int] = {}  # of layouts
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
         self._messages: dict[int, str] = {}  # errors and warnings, by step
         self._warned, self._text = False, b""
+        self._failure: Exception | None = None  # which each step tells, as an error of another host's class cannot travel
+        try:
+            self._make(make_loader)
+        except Exception as error:
+            self._failure = error
+
+    def _make(self, make_loader: Callable[[ShardOptions], Any]) -> None:
+        loader = make_loader(ShardOptions(*self._share.shard))
+        self._iterator = iter(loader)
+        self._upstream = Upstream(self._iterator, owned=True)
+        self._upstream.loader("RemoteLoader")
+        self._repeats = Repeats(loader) if self._share.repeats else None
+        self._marks = {0: self._upstream.mark()}
+
+    def _check_made(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def restore(self, text: Any) -> Any:
         """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error."""
         try:
+            self._check_made()
             told = json.loads(np.asarray(text).tobytes())
             states, strict = [state.encode() for state in told["states"]], told["strict"]
             if len(states) == self._share.shard[1]:
                 self._iterator.set_state(states[self._share.shard[0]], strict)
             else:
-                self._iterator.set_states(states, strict)
+                self._iterator.set_states(states, strict, told["equal_steps"])
             self._marks = {0: self._upstream.mark()}
             answer = Answer(BATCH)
         except Exception as error:
@@ -122,6 +135,9 @@ class HostSide:
             call: number of steps that were received, and the expected layout and rows; -1 if no layout is expected.
         """
         taken, layout, rows = numbers_of(call)
+        if self._failure is not None:
+            self._messages.clear()
+            return [], _on(call, _in_words(self._failed(taken, self._failure)))
         for former in (self._marks, self._batches, self._messages):
             for step in [step for step in former if step < taken]:
                 del former[step]
@@ -203,6 +219,7 @@ class HostSide:
 
     def state(self, call: Any) -> Any:
         """Return the first part of the state after some batches; their number is the first one of `call`."""
+        self._check_made()
         number = min(numbers_of(call)[0], max(self._marks))
         return self._begin_text(call, self._marks[number].get_state().decode())
 
@@ -212,6 +229,7 @@ class HostSide:
 
     def stats(self, call: Any) -> Any:
         """Return the first part of the loader's statistics, which are bytes for `named_stats`."""
+        self._check_made()
         return self._begin(call, stats_as_bytes(self._iterator.stats()))
 
     def _begin_text(self, call: Any, text: str) -> Any:
@@ -226,7 +244,9 @@ class HostSide:
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader, and return its statistics."""
+        """Close the loader, and return its statistics; zeros if it could not be made."""
+        if self._failure is not None:
+            return _on(call, np.zeros(LAST_BYTES, np.uint8))
         if self._repeats is not None:
             self._repeats.close()
         self._iterator.close()
@@ -303,10 +323,10 @@ def named_stats(content: bytes) -> tuple[str, Any]:
 
 
 def last_stats(ended: Any) -> list[tuple[str, Any]]:
-    """Return a list with the name and the statistics that `HostSide.end` has returned; an empty list if they are too long."""
+    """Return a list with the name and the statistics that `HostSide.end` has returned; an empty list if it has not."""
     content = np.asarray(ended).tobytes()
     length = int.from_bytes(content[:8], "little")
-    return [named_stats(content[8 : 8 + length])] if length <= LAST_BYTES - 8 else []
+    return [named_stats(content[8 : 8 + length])] if 0 < length <= LAST_BYTES - 8 else []
 
 
 def _on(call: Any, value: Any) -> Any:

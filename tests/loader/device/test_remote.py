@@ -149,6 +149,35 @@ def test_an_error_on_a_host_is_raised_here(run):
     )
 
 
+def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
+    """At each step, also after a restore; the iterator can be closed."""
+    printed = run(
+        """
+        def make(shard, fails=True):
+            if shard.shard_index == 1 and fails:
+                raise OSError("no such folder")
+            return headrace.load(whole, batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make, 2)) as batches:
+            for _ in range(2):
+                try:
+                    next(batches)
+                except headrace.errors.HostsError as error:
+                    print(error)
+        with iter(remote(lambda shard: make(shard, False), 2)) as batches:
+            state = batches.get_state()
+        with iter(remote(make, 2)) as batches:
+            batches.set_state(state)
+            try:
+                next(batches)
+            except headrace.errors.CheckpointError as error:
+                print(error)
+        """
+    ).splitlines()
+    assert len(printed) == 3
+    assert all("OSError: no such folder" in line for line in printed)
+    assert all("process 1 failed" in line for line in printed[:2])
+
+
 def test_wrong_arguments_are_refused(run):
     """With the value, and what to pass."""
     printed = run(
