@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.messages import short_repr
+from ..errors import ClosedError
 from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
@@ -30,6 +31,14 @@ def snapshot(loop: Any) -> Snapshot | None:
     """Return the counts and times of a loop, or None if the loop does not come from headrace."""
     found = loop.snapshot() if hasattr(loop, "snapshot") else None
     return found if isinstance(found, Snapshot) else None
+
+
+def asked(loop: Any, name: str) -> Any:
+    """Return an attribute of a loop; None if the loop does not have it, does not know it, or was closed."""
+    try:
+        return getattr(loop, name)
+    except (AttributeError, TypeError, ClosedError):
+        return None
 
 
 def check_loop(loop: Any) -> None:

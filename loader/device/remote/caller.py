@@ -14,7 +14,7 @@ import numpy as np
 
 from ..hosts.template import from_text
 from ..prepared import Prepared
-from .host import Answer, answer_of, as_prepared, bytes_of, named_stats, on_host
+from .host import QUESTIONS, Answer, answer_of, as_prepared, bytes_of, named_stats, on_host, told
 
 UNKNOWN = (-1, 0)
 """Layout and rows where no layout is expected."""
@@ -92,10 +92,16 @@ class Caller:
         """Return the name of the machine, and the statistics of the loader. Any thread may call this."""
         return named_stats(self._bytes("stats"))
 
-    def _bytes(self, method: str, number: int = 0) -> bytes:
+    def tell(self, taken: int, question: str, argument: int = -1) -> Any:
+        """Return the answer to one of `QUESTIONS` about the position after some batches, or raise the host's error."""
+        return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
+
+    def _bytes(self, method: str, *numbers: int) -> bytes:
         first: Callable[[Any], Any] = getattr(self._loader, method)
         with self._reading:  # the host has one text at a time
-            return bytes_of(lambda start: self._loader.part(self._call(start)) if start else first(self._call(number)))
+            return bytes_of(
+                lambda start: self._loader.part(self._call(start)) if start else first(self._call(*numbers))
+            )
 
     def end(self) -> Any:
         """Close the loader. The result is an array for `last_stats`, which is there when that is done."""

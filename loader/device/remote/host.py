@@ -37,6 +37,11 @@ LAST_BYTES = 1 << 16
 RECENT = 100
 """Largest number of waits in the statistics that are sent."""
 
+SKIPPED = "skipped_count"
+
+QUESTIONS = ("passed", "len", "part_epochs", "part_records", "last_records", "records_at", SKIPPED)
+"""Names of values that the hosts are asked for: of `StreamPosition`, and one of the loader's iterator."""
+
 END, BATCH, FAILED = range(3)
 """Kinds of an answer."""
 
@@ -94,7 +99,9 @@ class HostSide:
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
         self._messages: dict[int, str] = {}  # errors and warnings, by step
         self._warned, self._text = False, b""
-        self._failure: Exception | None = None  # which each step tells, as an error of another host's class cannot travel
+        self._failure: Exception | None = (
+            None  # which each step tells, as an error of another host's class cannot travel
+        )
         try:
             self._make(make_loader)
         except Exception as error:
@@ -232,6 +239,24 @@ class HostSide:
         self._check_made()
         return self._begin(call, stats_as_bytes(self._iterator.stats()))
 
+    def tell(self, call: Any) -> Any:
+        """Return the first part of bytes for `told`: the answer to a question about the position after some batches.
+
+        Args:
+            call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for none.
+        """
+        self._check_made()
+        taken, question, argument = numbers_of(call)
+        mark = self._marks[min(taken, max(self._marks))]
+        try:
+            found = (
+                self._iterator.skipped_count if QUESTIONS[question] == SKIPPED else getattr(mark, QUESTIONS[question])
+            )
+            answer = (found(*([argument] if argument >= 0 else [])) if callable(found) else found), None
+        except Exception as error:
+            answer = None, error
+        return self._begin(call, pickle.dumps(answer))
+
     def _begin_text(self, call: Any, text: str) -> Any:
         return self._begin(call, text.encode())
 
@@ -320,6 +345,14 @@ def named_stats(content: bytes) -> tuple[str, Any]:
     """Return the name of a machine and the statistics of its loader, of the bytes that it has sent."""
     name, stats = pickle.loads(content)
     return name, stats
+
+
+def told(content: bytes) -> Any:
+    """Return the answer that a host has sent, or raise the error that it has sent instead."""
+    answer, error = pickle.loads(content)
+    if error is not None:
+        raise error
+    return answer
 
 
 def last_stats(ended: Any) -> list[tuple[str, Any]]:

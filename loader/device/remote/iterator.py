@@ -9,7 +9,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 
@@ -23,10 +23,10 @@ from ..hosts.verdict import Go, Refuse, Stop
 from ..queue import Times
 from ..shardings import leading_parts
 from ..stats import Watch
-from ..upstream import OtherMark
 from .caller import Caller
-from .host import FAILED, HostSide, Share, last_stats
+from .host import FAILED, SKIPPED, HostSide, Share, last_stats
 from .options import RemoteOptions
+from .position import RemotePosition
 from .states import as_one, of_shards
 from .stats import LoaderOfHost, RemoteStats
 from .step import Step, assembled, decide_step
@@ -199,8 +199,27 @@ class RemoteIterator(StreamPositionAPI):
         self._begin(json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step)
 
     def here(self) -> Any:
-        """Return the user's position, for tools. It knows the state, and nothing about records."""
-        return OtherMark(self, True)
+        """Return the user's position, for tools. Hosts are asked when it is asked, about a millisecond each."""
+        return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop")
+
+    @property
+    def skipped_count(self) -> int:
+        """Number of records or batches that were skipped on all hosts because they failed."""
+        return sum(self._ask(SKIPPED))
+
+    def change(self, **_: Any) -> NoReturn:
+        """Refuse to change the run. Raises TypeError."""
+        raise TypeError(
+            "the iterator of a RemoteLoader cannot be changed while it runs. Take state = iterator.get_state(), close the "
+            "iterator, and restore the state in a RemoteLoader whose make_loader has the new weights or sizes."
+        )
+
+    def _ask(self, question: str, *argument: int) -> list[Any]:
+        """Return the answers of all shards, in their order, to a question about the position after the last batch."""
+        if self._closed:
+            raise ClosedError("this iterator was closed, and its hosts know nothing any more. Ask before you close it.")
+        by_shard = {host.shard: host for host in self._hosts or self._open()}
+        return [by_shard[shard].tell(self._taken, question, *argument) for shard in sorted(by_shard)]
 
     def _description_text(self) -> str:
         return f"step={self.step}, host_count={self.host_count}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 pytest.importorskip("jax.experimental.colocated_python")
@@ -26,7 +28,7 @@ def rows(batches, limit=None):
 @pytest.fixture
 def loops(run):
     """Runs a program that loops over epochs."""
-    return lambda program: run(EPOCHS + __import__("textwrap").dedent(program))
+    return lambda program: run(EPOCHS + textwrap.dedent(program))
 
 
 def test_each_epoch_is_that_of_the_loaders(loops):
@@ -79,7 +81,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
 
 
 def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
-    """With "drop", each epoch ends with its shortest host, and the next one begins from its start; with "error", it is refused."""
+    """With "drop", each epoch ends with its shortest host, and the next begins from its start; with "error", it is refused."""
     loops(
         """
         def uneven(shard):  # host 0 has 20 numbers in each epoch, host 1 has 10
@@ -143,13 +145,32 @@ def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
             states.append(iterator.get_state())
         def plain(shard):
             return headrace.load(whole, batch_size=8, num_epochs=1, shard_options=shard)
-        for hosts in (2, 4):
-            for given, equal in ((states, False), (states[:1], True)):
-                with iter(remote(plain, hosts)) as batches:
-                    batches.set_states(given, equal_steps=equal)
-                    assert batches.step == 3
-                    rest = [x for batch in rows(batches) for x in batch]
-                    assert batches.ended
-                assert sorted(seen + rest) == list(range(200)), (hosts, equal)
+        for hosts, given, equal in ((2, states, False), (4, states, False), (4, states[:1], True)):
+            with iter(remote(plain, hosts)) as batches:
+                batches.set_states(given, equal_steps=equal)
+                assert batches.step == 3
+                rest = [x for batch in rows(batches) for x in batch]
+                assert batches.ended
+            assert sorted(seen + rest) == list(range(200)), (hosts, equal)
+        """
+    )
+
+
+def test_epochs_of_shards_with_processes_of_their_own_are_restored(loops):
+    """In the middle of the second epoch, on another number of hosts."""
+    loops(
+        """
+        seen, states = [], []
+        for index in range(2):
+            epochs = make(headrace.ShardOptions(index, 2)).epochs(2)
+            list(next(epochs))
+            seen += next(next(epochs)).tolist()
+            states.append(epochs.get_state())
+        with remote(make, 1).epochs(2) as epochs:
+            epochs.set_states(states)
+            assert epochs.epoch == 1
+            for epoch in epochs:
+                seen += [x for batch in rows(epoch) for x in batch]
+        assert sorted(seen) == kept
         """
     )
