@@ -14,7 +14,8 @@ import numpy as np
 
 from ..hosts.template import from_text
 from ..prepared import Prepared
-from .host import QUESTIONS, Answer, answer_of, as_prepared, bytes_of, named_stats, on_host, told
+from .host import QUESTIONS, Answer, answer_of, as_prepared, on_host
+from .texts import bytes_of, named_stats, told
 
 UNKNOWN = (-1, 0)
 """Layout and rows where no layout is expected."""
@@ -95,6 +96,12 @@ class Caller:
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
         """Return the answer to one of `QUESTIONS` about the position after some batches, or raise the host's error."""
         return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
+
+    def change(self, content: bytes) -> None:
+        """Change the run of the host, or raise the host's error; see `HostSide.change`."""
+        call = on_host(self.cpus, np.frombuffer(content, np.uint8))
+        with self._reading:
+            told(bytes_of(lambda start: self._loader.part(self._call(start)) if start else self._loader.change(call)))
 
     def _bytes(self, method: str, *numbers: int) -> bytes:
         first: Callable[[Any], Any] = getattr(self._loader, method)

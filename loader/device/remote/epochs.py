@@ -8,17 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....common.messages import a_kind_of
 from ....samplers import ShardOptions
 from ...epochs import Epochs, epoch_of, start_of_epoch
 from ...state.schema import LoaderState
+from .iterator import RemoteIterator
 from .options import RemoteOptions
 from .states import as_one, of_shards
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class OfEpoch:
         return epochs.loader_of(self.number)
 
 
-class RemoteEpochs(Epochs["RemoteIterator"]):
+class RemoteEpochs(Epochs[RemoteIterator]):
     """Epochs of all hosts, one after another, each with its own iterator; made by `RemoteLoader.epochs`.
 
     As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of hosts. Each epoch makes the

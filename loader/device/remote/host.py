@@ -7,10 +7,8 @@ shapes. So `next` and `take` get a longer argument for each layout and number of
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
-import socket
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,15 +25,7 @@ from ..hosts.template import to_text
 from ..prepared import Arrangement, Prepared
 from ..transfer import describe_cut, is_supported, narrower
 from ..upstream import Upstream
-
-PART_BYTES = 1 << 12
-"""Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
-
-LAST_BYTES = 1 << 16
-"""Size of the array in which the statistics come at the end, in one call. They usually have some thousand bytes."""
-
-RECENT = 100
-"""Largest number of waits in the statistics that are sent."""
+from .texts import LAST_BYTES, part_of, stats_as_bytes
 
 SKIPPED = "skipped_count"
 
@@ -149,12 +139,18 @@ class HostSide:
             for step in [step for step in former if step < taken]:
                 del former[step]
         step, self._asked = self._asked, self._asked + 1
-        answer = self._read(step, lambda: next(self._iterator, None))
+        answer = self._read(step, self._next)
         mark = self._marks[step + 1] = self._upstream.mark()
         if answer.kind == BATCH:
             answer = answer._replace(usual=self._upstream.usual_rows(mark, answer.rows, False))
         answer = answer._replace(at=int(mark.step))
         return self._placed(call, step, layout, rows), _on(call, _in_words(answer))
+
+    def _next(self) -> Any:
+        try:
+            return self._upstream.read()
+        except StopIteration:
+            return None
 
     def take(self, call: Any) -> Any:
         """Return the batch of a step that was read: `call` has the step, the layout, and the number of rows."""
@@ -227,8 +223,7 @@ class HostSide:
     def state(self, call: Any) -> Any:
         """Return the first part of the state after some batches; their number is the first one of `call`."""
         self._check_made()
-        number = min(numbers_of(call)[0], max(self._marks))
-        return self._begin_text(call, self._marks[number].get_state().decode())
+        return self._begin_text(call, self._here(numbers_of(call)[0]).get_state().decode())
 
     def layout(self, call: Any) -> Any:
         """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
@@ -247,15 +242,41 @@ class HostSide:
         """
         self._check_made()
         taken, question, argument = numbers_of(call)
-        mark = self._marks[min(taken, max(self._marks))]
+        mark = self._here(taken)
         try:
             found = (
                 self._iterator.skipped_count if QUESTIONS[question] == SKIPPED else getattr(mark, QUESTIONS[question])
             )
-            answer = (found(*([argument] if argument >= 0 else [])) if callable(found) else found), None
+            answer = found(*([argument] if argument >= 0 else [])) if callable(found) else found
+            return self._begin(call, pickle.dumps((answer, None)))
         except Exception as error:
-            answer = None, error
-        return self._begin(call, pickle.dumps(answer))
+            return self._begin(call, pickle.dumps((None, error)))
+
+    def change(self, content: Any) -> Any:
+        """Change the run from a step on, and return the first part of bytes for `told`.
+
+        Args:
+            content: pickle of the number of batches that were received, and arguments of `change_of`.
+        """
+        from ...state.live.changes import as_changed, change_of
+
+        try:
+            self._check_made()
+            taken, wanted, at_step, ahead = pickle.loads(np.asarray(content).tobytes())
+            loaders = as_changed(self._upstream.loader("change").as_made[0], self._upstream.changes)
+            self._upstream.add(change_of(self._here(taken), loaders, wanted, at_step, ahead))
+            return self._begin(content, pickle.dumps((None, None)))
+        except Exception as error:
+            return self._begin(content, pickle.dumps((None, error)))
+
+    def _here(self, taken: int) -> Any:
+        """Return the position after some batches, with changes of the run that its state has to tell."""
+        mark = self._marks[min(taken, max(self._marks))]
+        if not self._upstream.changes:
+            return mark
+        from ...state.live.changes import at_changes
+
+        return at_changes(mark, self._upstream.changes)
 
     def _begin_text(self, call: Any, text: str) -> Any:
         return self._begin(call, text.encode())
@@ -313,53 +334,6 @@ def _in_words(answer: Answer) -> Any:
 def answer_of(array: Any) -> Answer:
     """Return the answer of which a host has made an array."""
     return Answer(*np.asarray(array).view(np.int64).tolist())
-
-
-def part_of(text: bytes, start: int, size: int = PART_BYTES) -> Any:
-    """Return a part of a text, from a byte on, and the length of the whole text, as an array of `size` bytes."""
-    content = len(text).to_bytes(8, "little") + text[start : start + size - 8]
-    return np.frombuffer(content.ljust(size, b"\0"), np.uint8)
-
-
-def bytes_of(read: Callable[[int], Any]) -> bytes:
-    """Return the bytes that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
-
-    >>> bytes_of(lambda start: part_of(b"a text", start))
-    b'a text'
-    """
-    content, length = b"", -1
-    while len(content) != length:
-        array = np.asarray(read(len(content))).tobytes()
-        length = int.from_bytes(array[:8], "little")
-        content = (content + array[8:])[:length]
-    return content
-
-
-def stats_as_bytes(stats: Any) -> bytes:
-    """Return the name of this machine and the statistics of a loader, as bytes. Single tasks and events are left out."""
-    short = dataclasses.replace(stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:])
-    return pickle.dumps((socket.gethostname(), short))
-
-
-def named_stats(content: bytes) -> tuple[str, Any]:
-    """Return the name of a machine and the statistics of its loader, of the bytes that it has sent."""
-    name, stats = pickle.loads(content)
-    return name, stats
-
-
-def told(content: bytes) -> Any:
-    """Return the answer that a host has sent, or raise the error that it has sent instead."""
-    answer, error = pickle.loads(content)
-    if error is not None:
-        raise error
-    return answer
-
-
-def last_stats(ended: Any) -> list[tuple[str, Any]]:
-    """Return a list with the name and the statistics that `HostSide.end` has returned; an empty list if it has not."""
-    content = np.asarray(ended).tobytes()
-    length = int.from_bytes(content[:8], "little")
-    return [named_stats(content[8 : 8 + length])] if 0 < length <= LAST_BYTES - 8 else []
 
 
 def _on(call: Any, value: Any) -> Any:

@@ -6,10 +6,11 @@ In: a description. Out: batches on the sharding; and a state of all hosts.
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 
@@ -24,12 +25,13 @@ from ..queue import Times
 from ..shardings import leading_parts
 from ..stats import Watch
 from .caller import Caller
-from .host import FAILED, SKIPPED, HostSide, Share, last_stats
+from .host import FAILED, SKIPPED, HostSide, Share
 from .options import RemoteOptions
 from .position import RemotePosition
 from .states import as_one, of_shards
 from .stats import LoaderOfHost, RemoteStats
 from .step import Step, assembled, decide_step
+from .texts import last_stats
 
 
 class RemoteIterator(StreamPositionAPI):
@@ -207,12 +209,36 @@ class RemoteIterator(StreamPositionAPI):
         """Number of records or batches that were skipped on all hosts because they failed."""
         return sum(self._ask(SKIPPED))
 
-    def change(self, **_: Any) -> NoReturn:
-        """Refuse to change the run. Raises TypeError."""
-        raise TypeError(
-            "the iterator of a RemoteLoader cannot be changed while it runs. Take state = iterator.get_state(), close the "
-            "iterator, and restore the state in a RemoteLoader whose make_loader has the new weights or sizes."
-        )
+    def change(
+        self,
+        *,
+        weights: Mapping[str, float] | Sequence[float] | None = None,
+        omit: Any = None,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        at_step: int | None = None,
+    ) -> None:
+        """Change the weights, the omitted records, or the size of batches on all hosts; see `DataLoaderIterator.change`.
+
+        Batches that were made already stay as they are, so the first possible step is `step + buffer_size`.
+
+        Args:
+            weights: new weights of a mix or a `WeightedSampler`.
+            omit: records to omit in addition to the records that are omitted already.
+            batch_size: number of elements in the last `Batch` of each host.
+            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its next `window` on.
+            at_step: number of the first changed batch. None (default): the first possible one.
+
+        Raises:
+            ClosedError: the iterator was closed.
+            TypeError: the pipeline cannot be changed in this way.
+            ValueError: the step is too early; or a value is outside its range.
+        """
+        self._check_open()
+        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
+        content = pickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
+        for host in self._hosts or self._open():
+            host.change(content)
 
     def _ask(self, question: str, *argument: int) -> list[Any]:
         """Return the answers of all shards, in their order, to a question about the position after the last batch."""

@@ -399,7 +399,7 @@ def test_batches_may_have_many_leaves(run):
             return headrace.load(records, batch_size=8, num_epochs=1, shard_options=shard)
         with iter(remote(make, 2)) as batches:
             first = next(batches)
-            assert len(headrace.loader.device.hosts.template.to_text(first)) > headrace.loader.device.remote.host.PART_BYTES
+            assert len(headrace.loader.device.hosts.template.to_text(first)) > headrace.loader.device.remote.texts.PART_BYTES
             for number in range(100):
                 got = np.asarray(first[f"a_leaf_of_number_{number}"]).tolist()
                 assert got == [x + number for x in [*range(0, 16, 2), *range(1, 16, 2)]]

@@ -69,7 +69,7 @@ def test_what_the_hosts_do_not_know_is_refused(run):
             return headrace.load(whole, transformations=[kept], batch_size=8, num_epochs=1, shard_options=shard)
         with iter(remote(make, 2)) as batches:
             next(batches)
-            for call in (lambda: len(batches), lambda: batches.epoch, lambda: batches.change(batch_size=4)):
+            for call in (lambda: len(batches), lambda: batches.epoch, lambda: batches.change(weights=[1])):
                 try:
                     call()
                 except TypeError as error:
@@ -86,5 +86,43 @@ def test_what_the_hosts_do_not_know_is_refused(run):
     assert len(printed) == 4
     assert "Filter" in printed[0]
     assert "does not know its epoch" in printed[1]
-    assert "make_loader has the new weights" in printed[2]
+    assert "change(weights=) on several shards needs" in printed[2]
     assert "Ask before you close it" in printed[3]
+
+
+def test_a_change_of_the_run_holds_from_its_step_on(run):
+    """Whatever was made ahead, as for a feeder of the same loader; the state tells it, also on another number of hosts."""
+    printed = run(
+        """
+        parts = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
+        def loader(weights, shard):
+            sampler = headrace.MixSampler(parts, weights, shard_options=shard)
+            return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(16 // shard.shard_count)])
+        def make(shard):
+            return loader({"a": 1, "b": 0}, shard)
+        planned = [(0, {"a": 1, "b": 0}), (16 * 4, {"a": 0, "b": 1})]
+        with iter(loader(planned, headrace.ShardOptions(0, 1)).to_device(devices[0])) as feeder:
+            expected = [sorted(np.asarray(next(feeder)).tolist()) for _ in range(7)]
+        for before, after in ((1, 2), (2, 4)):
+            with iter(remote(make, before, "error", buffer_size=3)) as batches:
+                seen = [next(batches)]
+                batches.change(weights={"a": 0, "b": 1})  # from step 4 on
+                seen.append(next(batches))
+                state = batches.get_state()
+                seen += [next(batches) for _ in range(5)]
+            with iter(remote(make, after, "error")) as batches:
+                batches.set_state(state)
+                others = [*seen[:2], *(next(batches) for _ in range(5))]
+            for found in (seen, others):
+                assert [sorted(np.asarray(batch).tolist()) for batch in found] == expected, before
+        with iter(remote(make, 2, "error")) as batches:
+            next(batches)
+            batches.change(batch_size=4, at_step=3)
+            assert [len(next(batches)) for _ in range(4)] == [16, 16, 8, 8]
+            try:
+                batches.change(batch_size=8, at_step=batches.step)
+            except ValueError as error:
+                print(error)
+        """
+    )
+    assert "at_step=5" in printed

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from headrace.loader.device.remote.stats import LoaderOfHost, RemoteStats, together
+from headrace.loader.device.remote.texts import LAST_BYTES, last_stats, named_stats, part_of, stats_as_bytes
 from headrace.loader.device.stats import FeederStats
 from headrace.loader.stats import IteratorStats
 from headrace.loader.timing.quantiles import quantiles_of
@@ -15,13 +16,6 @@ from headrace.loader.timing.workers import WorkerStats
 from headrace.reporting.hosts import HostsStats
 
 pytest.importorskip("jax.experimental.colocated_python")
-from headrace.loader.device.remote.host import (
-    LAST_BYTES,
-    last_stats,
-    named_stats,
-    part_of,
-    stats_as_bytes,
-)
 
 
 def test_statistics_are_those_of_a_feeder_of_the_same_records(run):
