@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,7 @@ class RemoteIterator(StreamPositionAPI):
         self._watch = Watch()
         self._pending: deque[Step] = deque()
         self._closed = False
+        self._changing = threading.RLock()  # while hosts begin or end
         self._begin(None, 0)
 
     def _begin(self, states: str | None, step: int) -> None:
@@ -109,6 +111,11 @@ class RemoteIterator(StreamPositionAPI):
         return hosts
 
     def _open(self) -> list[Caller]:
+        with self._changing:  # metrics may ask on another thread
+            self._check_open()
+            return self._hosts or self._opened()
+
+    def _opened(self) -> list[Caller]:
         parts = leading_parts(self._own.sharding, self._own.host_of)
         remote, hosts = colocated_python_class(HostSide), []
         starts = self._own.sharding.devices_indices_map((sum(map(len, set(parts.values()))),))
@@ -119,13 +126,13 @@ class RemoteIterator(StreamPositionAPI):
             share = Share(shard_of(key, parts), len(own), places, self._own.on_uneven == "repeat")
             cpus = tuple(colocated_cpu_devices(tuple(devices)))
             hosts.append(Caller(devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)))
-        self._hosts = hosts
-        begins(self)
         for host in hosts:
             if self._states is not None and host.restore(self._states).kind == FAILED:
-                message = host.text("message")
+                message, self._hosts = host.text("message"), hosts
                 self._end_hosts()  # else the next call would begin from the start
                 raise CheckpointError(f"the state does not fit the loader of a host: {message}")
+        self._hosts = hosts  # only now, as the user's thread may be another one
+        begins(self)
         return hosts
 
     @property
@@ -175,8 +182,9 @@ class RemoteIterator(StreamPositionAPI):
         """
         self._check_open()
         step, states = of_shards(state)
-        self._end_hosts()
-        self._begin(json.dumps({"states": states, "strict": strict, "equal_steps": False}), step)
+        with self._changing:
+            self._end_hosts()
+            self._begin(json.dumps({"states": states, "strict": strict, "equal_steps": False}), step)
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
         """Continue a run whose shards had processes of their own, from the states of all shards.
@@ -196,9 +204,10 @@ class RemoteIterator(StreamPositionAPI):
         self._check_open()
         read = sorted(parsed(states), key=lambda state: state.shard)
         texts = [state.to_json().decode() for state in read]
-        self._end_hosts()
         step = max((state.step for state in read), default=0)
-        self._begin(json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step)
+        with self._changing:
+            self._end_hosts()
+            self._begin(json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step)
 
     def here(self) -> Any:
         """Return the user's position, for tools. Hosts are asked when it is asked, about a millisecond each."""
@@ -262,5 +271,6 @@ class RemoteIterator(StreamPositionAPI):
 
     def close(self) -> None:
         """Stop all work on all hosts. May be called twice."""
-        self._closed = True
-        self._end_hosts()
+        with self._changing:
+            self._closed = True
+            self._end_hosts()
