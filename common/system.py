@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 from .messages import short_repr
@@ -126,6 +127,12 @@ def _sized(descriptor: int, size: int, give: Callable[[int, int], None] = os.ftr
         os.close(descriptor)
         raise
     return descriptor
+
+
+def after_fork(call: Callable[[], object]) -> None:
+    """Call a function in each process that `os.fork` makes of this one, directly after the fork."""
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=call)
 
 
 def usable_processors() -> int:

@@ -7,6 +7,7 @@ writes to.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from contextlib import suppress
 
@@ -15,8 +16,9 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-TO_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-TO_CHANGE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = os.O_BINARY if sys.platform == "win32" else os.O_CLOEXEC
+TO_READ = os.O_RDONLY | _FLAGS
+TO_CHANGE = os.O_RDWR | os.O_CREAT | _FLAGS
 """Flags of `os.open` to read and write a file, and create it if it is missing."""
 
 _one_at_a_time = threading.Lock()

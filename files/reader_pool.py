@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -35,6 +34,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from ..common.system import after_fork
 
 ReaderT = TypeVar("ReaderT")
 
@@ -268,8 +269,7 @@ def _forget_all() -> None:
         thing.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+after_fork(_forget_all)
 
 
 _numbers = itertools.count()

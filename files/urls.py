@@ -79,6 +79,22 @@ def name_of(path: str) -> str:
     return os.path.basename(split_url(path)[1] if _is_http(path) else path)
 
 
+def in_folder(folder: str, name: str) -> str:
+    """Return the path or URL of a file in a folder, by the file's name relative to the folder.
+
+    >>> in_folder("train", "a/0.bin"), in_folder("https://host/train?Signature=9", "a b.bin")
+    ('train/a/0.bin', 'https://host/train/a%20b.bin?Signature=9')
+    """
+    if not is_remote(folder):
+        return os.path.join(folder, name)
+    if not _is_http(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    from urllib.parse import quote
+
+    bare, mark, query = folder.partition("?")
+    return f"{bare.rstrip('/')}/{quote(name)}{mark}{query}"
+
+
 def unsigned(url: str) -> str:
     """Return an `https://` URL without its signature, which gives access to anyone for a while. Other paths are unchanged.
 

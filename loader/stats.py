@@ -183,7 +183,8 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
     """
     if worker_count == 0:
         return []
-    memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
+    memory = f", largest memory {format_bytes(workers.memory)}" if workers.memory else ""
+    memory += f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
     died = f", {workers.ended} died" if workers.ended else ""
     return [
         f"{worker_count} workers: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "

@@ -7,6 +7,7 @@ from ..common.lazy_exports import names_from
 if TYPE_CHECKING:
     from .balance import Balance
     from .block_shuffle import BlockShuffle
+    from .bptt import BpttSampler
     from .changing.growth import GrowthOptions
     from .index import IndexSampler, SequentialSampler
     from .mix.sampler import MixSampler
@@ -19,6 +20,7 @@ __all__ = [
     "Balance",
     "BalancedSampler",
     "BlockShuffle",
+    "BpttSampler",
     "GrowthOptions",
     "IndexSampler",
     "MixSampler",
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:
             "Balance": "balance",
             "BalancedSampler": "weighted.balanced",
             "BlockShuffle": "block_shuffle",
+            "BpttSampler": "bptt",
             "GrowthOptions": "changing.growth",
             "IndexSampler": "index",
             "MixSampler": "mix.sampler",

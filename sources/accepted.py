@@ -6,7 +6,7 @@ Other libraries are recognised by the names of their classes. None is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, cast
 
 import numpy as np
@@ -159,14 +159,14 @@ def _opened_again(data: Any) -> DataSource[Any] | None:
 
 
 def _is_iterable(value: Any) -> bool:
-    return hasattr(value, "__iter__") or hasattr(value, "__next__")
+    return isinstance(value, Iterable) or hasattr(value, "__next__")
 
 
 def _is_dataset(value: Any) -> bool:
     """Return True if a value has `__len__` and `__getitem__`, but is no array, list, tuple, range, mapping or text."""
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
-    return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
+    return isinstance(value, Sized) and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
 
 
 def _has_array(value: Any) -> bool:

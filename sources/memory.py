@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any, SupportsIndex, cast
 
@@ -243,7 +243,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
         return _FlatTable(data)
     if isinstance(data, dict):
         return _Tree(data)
-    if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+    if isinstance(data, Mapping) or not (isinstance(data, Sized) and hasattr(data, "__getitem__")):
         raise TypeError(
             "MemorySource takes a sequence of records, an array or a dict of arrays, not "
             f"{type(data).__name__}. Pass list(data) for an iterator, or dict(data) for another kind of mapping."

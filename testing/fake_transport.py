@@ -376,7 +376,7 @@ def _require(holds: bool, text: str) -> None:
 
 def _text(what: Message | Event) -> str:
     if isinstance(what, Message):
-        return " ".join(f"{task.stage}:{getattr(task, 'start', 'rows')}" for task in what.tasks)
+        return " ".join(f"{task.stage}:{'rows' if task.blocks else task.span[0]}" for task in what.tasks)
     if isinstance(what, Answered):
         return f"answer of {what.worker}"
     return str(what)

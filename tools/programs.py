@@ -16,7 +16,7 @@ import cloudpickle
 
 from ..chains.iter_dataset import IterDataset
 from ..chains.map_dataset import MapDataset
-from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
+from ..common.messages import a_kind_of, first_few, notes_of, remedy_for, short_repr, shorten
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
@@ -224,9 +224,7 @@ def program_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at_line = f" at line {lines[-1]}" if lines else ""
-        ours = [
-            note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)
-        ]  # where in the pipeline it was
+        ours = [note for note in notes_of(error) if note.startswith(_OURS)]  # where in the pipeline it was
         in_operation = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
             f"run {path} by itself first, because it fails{at_line}: {type(error).__name__}: {shorten(error)}{in_operation}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -252,7 +252,7 @@ def _length(dataset: Any) -> int | None:
     """Return the number of batches of a pass, or None if it is unknown or there is no end."""
     description = getattr(dataset, "loader_description", None)
     try:
-        if hasattr(type(dataset), "__len__") or description is None:
+        if isinstance(dataset, Sized) or description is None:
             length = len(dataset)
         else:
             length = number_of(description.pipeline, (0, 0), description.skipped_steps)

@@ -7,10 +7,11 @@ the cache removes a block, it still takes space on the disk until it is dropped 
 from __future__ import annotations
 
 import mmap
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
+
+from ...common.system import after_fork
 
 HOT_BYTES = 128 << 20
 """Maximum bytes of mapped blocks in one process."""
@@ -64,5 +65,4 @@ class HotBlocks:
 HOT = HotBlocks(HOT_BYTES)
 """Blocks of this process."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=HOT.clear)
+after_fork(HOT.clear)

@@ -8,7 +8,6 @@ raised at once. All others are failures of the network, after which the request 
 from __future__ import annotations
 
 import errno
-import os
 import random
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...common.messages import TEXT, short_repr, shorten
 from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
+from ...common.system import after_fork
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
@@ -187,5 +187,4 @@ def _forget_all() -> None:
 
 _inherited: list[Any] = []
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+after_fork(_forget_all)

@@ -1,18 +1,46 @@
-"""Values whose bytes MDS and LitData store in the same way: images that are not compressed, and lists of images."""
+"""Bytes that MDS and LitData store in the same way: places of samples, images that are not compressed, lists of images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr
 from ...errors import SourceError
 from ..damage import damaged
 
+Bytes = npt.NDArray[np.uint8]
+
+
+class Sliced(Protocol):
+    """Protocol of the bytes of a shard: an array `uint8[bytes]`, or a file in a store, whose slices are such arrays."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Bytes: ...
+
+
 Decoder = Callable[[bytes], Any]
 """Function that turns the bytes of one value into the value."""
+
+
+def place_of(data: Sliced, number: int) -> tuple[int, int]:
+    """Return where a sample begins and ends in a shard that has no compressed groups of samples.
+
+    Args:
+        data: bytes of the shard.
+        number: index of the sample.
+
+    Raises:
+        ValueError: the place lies outside the shard.
+    """
+    begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
+    if not begin <= end <= len(data):
+        damaged(f"sample {number} lies at {begin} to {end}, but the shard has {len(data)} bytes")
+    return begin, end
 
 
 def pixels_of(data: bytes) -> Any:

@@ -8,13 +8,14 @@ that the TokensLoader reads are arrays alone, without sizes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...common.messages import first_few, short_repr
+from ...files.stamps import Stamp
+from ...files.storage_options import StorageOptionsLike
 from ..damage import damaged
-from .index import number_of, read_index, value_of
+from .index import file_in, number_of, read_index, value_of
 
 Build = Callable[[Iterator[Any]], Any]
 """Function that takes values from an iterator of leaves, and returns the tree of them."""
@@ -30,6 +31,7 @@ class LitDataChunk(NamedTuple):
         compression: "zstd" if the file is compressed as a whole; else "".
         bytes: size of the chunk, before its file is compressed as a whole.
         file_bytes: size of its file; None if it is not known.
+        stamp: stamp of its file; None if nobody has looked.
     """
 
     path: str
@@ -38,6 +40,14 @@ class LitDataChunk(NamedTuple):
     compression: str
     bytes: int
     file_bytes: int | None
+    stamp: Stamp | None = None
+
+    def found(self, stamp: Stamp) -> LitDataChunk:
+        """Return the chunk with the stamp of its file, and with the size that it has if an old version wrote the index."""
+        whole = with_header(self.bytes, self.samples)
+        if self.compression or stamp.size != whole:
+            return self._replace(stamp=stamp)
+        return self._replace(stamp=stamp, bytes=whole, file_bytes=whole)
 
 
 class LitDataTree(NamedTuple):
@@ -110,8 +120,12 @@ class LitDataFormat(NamedTuple):
     together: int
 
 
-def chunks_of(folder: str) -> tuple[LitDataFormat, list[LitDataChunk]]:
+def chunks_of(folder: str, storage: StorageOptionsLike = None) -> tuple[LitDataFormat, list[LitDataChunk]]:
     """Read the index of a folder of LitData chunks. Return the format of the samples, and the chunks that have samples.
+
+    Args:
+        folder: path or URL of the folder.
+        storage: how a folder in a store is reached.
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a chunk is missing.
@@ -120,14 +134,14 @@ def chunks_of(folder: str) -> tuple[LitDataFormat, list[LitDataChunk]]:
     """
     found: list[LitDataFormat] = []
 
-    def parse(values: Any) -> list[LitDataChunk]:
+    def parse(values: Any) -> list[list[LitDataChunk]]:
         config = value_of(values, "config", dict)
         found.append(_format_of(config))
         compression = _text(config, "compression") if found[0].unit == "chunk" else ""
         chunks = value_of(values, "chunks", list)
         return [_chunk(folder, chunk, compression, f"chunk {number}") for number, chunk in enumerate(chunks)]
 
-    chunks = read_index(folder, "LitData chunks", "litdata.optimize", parse)
+    chunks = read_index(folder, "LitData chunks", "litdata.optimize", parse, storage)
     return found[0], chunks
 
 
@@ -163,18 +177,18 @@ def _text(config: dict[str, Any], name: str) -> str:
     return value_of(config, name, str) if config.get(name) is not None else ""
 
 
-def _chunk(folder: str, values: Any, compression: str, where: str) -> LitDataChunk:
+def _chunk(folder: str, values: Any, compression: str, where: str) -> list[LitDataChunk]:
+    """Return one chunk: as the file that the index names, and as the file that LitData unpacks beside a compressed one."""
     nbytes, name = number_of(values, "chunk_bytes", where), value_of(values, "filename", str, where)
-    path = os.path.join(folder, name)
-    suffix = f".{compression}.bin"
-    is_packed = bool(compression) and path.endswith(suffix)  # files of tables are not, whatever the index says
-    if is_packed and os.path.exists(plain := path.removesuffix(suffix) + ".bin"):  # LitData unpacks chunks beside
-        path, is_packed = plain, False
     tokens = None if values.get("dim") is None else number_of(values, "dim", where)
-    samples, packed_as = number_of(values, "chunk_size", where), "zstd" if is_packed else ""
-    if not is_packed and os.path.exists(path) and os.stat(path).st_size == with_header(nbytes, samples):
-        nbytes = with_header(nbytes, samples)
-    return LitDataChunk(path, samples, tokens, packed_as, nbytes, None if is_packed else nbytes)
+    samples, suffix = number_of(values, "chunk_size", where), f".{compression}.bin"
+    if not compression or not name.endswith(suffix):  # files of tables are not compressed, whatever the index says
+        return [LitDataChunk(file_in(folder, name), samples, tokens, "", nbytes, nbytes)]
+    plain = file_in(folder, name.removesuffix(suffix) + ".bin")
+    return [
+        LitDataChunk(file_in(folder, name), samples, tokens, "zstd", nbytes, None),
+        LitDataChunk(plain, samples, tokens, "", nbytes, nbytes),
+    ]
 
 
 def with_header(nbytes: int, samples: int) -> int:

@@ -6,17 +6,14 @@ ones have groups of samples, each compressed as a frame. In *table* chunks, samp
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...common.lazy_exports import optional_library
 from ..damage import damaged
-
-Bytes = npt.NDArray[np.uint8]
+from .encodings import Bytes, Sliced
 
 _FRAMED = b"LDFZ01\0\0"
 _TABLE = b"LDARW01\0"
@@ -42,54 +39,39 @@ class Frame(NamedTuple):
     bytes: int
 
 
-def is_framed(data: Bytes) -> bool:
+def is_framed(data: Sliced) -> bool:
     """Return True if a chunk has the framed layout."""
     return data[:8].tobytes() == _FRAMED
 
 
-def is_table(data: Bytes) -> bool:
+def is_table(data: Sliced) -> bool:
     """Return True if the samples of a chunk are rows of an Arrow table."""
     return len(data) >= 20 and data[-8:].tobytes() == _TABLE
 
 
-def is_table_file(path: str) -> bool:
-    """Return True if the samples of the chunk in a file are rows of an Arrow table.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with open(path, "rb") as file:
-        file.seek(-min(20, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return is_table(np.frombuffer(file.read(), np.uint8))
-
-
-def samples_in(data: Bytes) -> int:
+def samples_in(data: Sliced) -> int:
     """Return the number of samples that a chunk says it has."""
     return int.from_bytes(data[12:16].tobytes() if is_framed(data) else data[:4].tobytes(), "little")
 
 
-def samples_in_frame(data: Bytes) -> int:
+def samples_in_frame(data: Sliced) -> int:
     """Return the number of samples in each frame of a framed chunk, but the last."""
     return int.from_bytes(data[16:20].tobytes(), "little")
 
 
-def place_of(data: Bytes, number: int) -> tuple[int, int]:
-    """Return where a sample of a plain chunk begins and ends.
+def head_bytes(data: Sliced, samples: int) -> int:
+    """Return the number of bytes before the first sample, with the places of samples and of groups that are compressed.
 
     Args:
         data: bytes of the chunk.
-        number: index of the sample.
-
-    Raises:
-        ValueError: the place lies outside the chunk.
+        samples: number of samples.
     """
-    begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
-    if not begin <= end <= len(data):
-        damaged(f"sample {number} lies at {begin} to {end}, but the chunk has {len(data)} bytes")
-    return begin, end
+    if not is_framed(data):
+        return 4 * (samples + 2)
+    return 24 + 4 * (samples + 1) + 24 * int.from_bytes(data[20:24].tobytes(), "little")
 
 
-def frame_of(data: Bytes, number: int) -> tuple[int, Frame]:
+def frame_of(data: Sliced, number: int) -> tuple[int, Frame]:
     """Return the index of the frame that has a sample of a framed chunk, and the frame.
 
     Args:
@@ -99,20 +81,20 @@ def frame_of(data: Bytes, number: int) -> tuple[int, Frame]:
     Raises:
         ValueError: the frame does not lie in the chunk, or the chunk has another version.
     """
-    version, _, samples, rows, frames = struct.unpack_from("<HHIII", data.data, 8)
+    version, _, samples, rows, frames = struct.unpack("<HHIII", data[8:24].tobytes())
     if version != 1 or not rows:
         damaged(f"the frames of the chunk have version {version}, not 1")
     index = number // rows
     at = 24 + 4 * (samples + 1) + 24 * index
     if index >= frames or at + 24 > len(data):
         damaged(f"the chunk has {frames} frames of {rows} samples, but sample {number} is looked for")
-    frame = Frame(*struct.unpack_from("<IIQII", data.data, at))
+    frame = Frame(*struct.unpack("<IIQII", data[at : at + 24].tobytes()))
     if frame.start + frame.packed_bytes > len(data) or not frame.first <= number < frame.first + frame.samples:
         damaged(f"frame {index} of the chunk lies outside its {len(data)} bytes")
     return index, frame
 
 
-def place_in_frame(data: Bytes, number: int, frame: Frame) -> tuple[int, int]:
+def place_in_frame(data: Sliced, number: int, frame: Frame) -> tuple[int, int]:
     """Return where a sample begins and ends in the bytes of its frame.
 
     Args:
@@ -156,11 +138,23 @@ def batch_of_row(number: int) -> tuple[int, int]:
     return number // _TABLE_ROWS, number % _TABLE_ROWS
 
 
-def record_batch(data: Bytes, index: int, samples: int) -> Any:
+def table_range(data: Sliced) -> tuple[int, int]:
+    """Return where the table of a table chunk begins and ends in its file.
+
+    Raises:
+        ValueError: the chunk is too short.
+    """
+    size = int.from_bytes(data[len(data) - 12 : len(data) - 8].tobytes(), "little")
+    if size > len(data) - 12:
+        damaged(f"the table of the chunk has {size} bytes, but the chunk has {len(data)}")
+    return len(data) - 12 - size, len(data) - 12
+
+
+def record_batch(file: Any, index: int, samples: int) -> Any:
     """Return one record batch of a table chunk, a `pyarrow.RecordBatch`.
 
     Args:
-        data: bytes of the chunk.
+        file: the table of the chunk: its bytes, `uint8[bytes]`, or a file of them.
         index: index of the record batch.
         samples: number of samples of the chunk.
 
@@ -169,11 +163,9 @@ def record_batch(data: Bytes, index: int, samples: int) -> Any:
         MissingExtraError: pyarrow is not installed.
     """
     arrow = optional_library("pyarrow", "LitData chunks of plain values need pyarrow", "parquet")
-    size = int.from_bytes(data[-12:-8].tobytes(), "little")
-    if size > len(data) - 12:
-        damaged(f"the table of the chunk has {size} bytes, but the chunk has {len(data)}")
-    file = arrow.py_buffer(data[len(data) - 12 - size : len(data) - 12])
-    is_stream = bytes(file[:6]) != b"ARROW1"  # as early versions wrote it
+    file = arrow.BufferReader(file) if isinstance(file, np.ndarray) else arrow.PythonFile(file, "r")
+    is_stream = file.read(6) != b"ARROW1"  # as early versions wrote it
+    file.seek(0)
     reader = arrow.ipc.open_stream(file) if is_stream else arrow.ipc.open_file(file)
     if not is_stream and reader.num_record_batches == -(-samples // _TABLE_ROWS):
         batch = reader.get_batch(index)

@@ -7,18 +7,18 @@ of its columns of variable size, and then the bytes of each column, which an enc
 from __future__ import annotations
 
 import json
-import os
 import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr
 from ...errors import SourceError
-from .encodings import Decoder, list_decoder, pickle_decoder, pixels_of, unchanged
-from .index import number_of, read_index, value_of
+from ...files.stamps import Stamp
+from ...files.storage_options import StorageOptionsLike
+from .encodings import Bytes, Decoder, list_decoder, pickle_decoder, pixels_of, unchanged
+from .index import file_in, number_of, read_index, value_of
 
 
 class MdsShard(NamedTuple):
@@ -33,6 +33,7 @@ class MdsShard(NamedTuple):
         compression: "zstd", "gz", "bz2", "br" or "snappy"; "" if the file is not compressed.
         bytes: size of the shard when it is not compressed.
         file_bytes: size of its file.
+        stamp: stamp of its file; None if nobody has looked.
     """
 
     path: str
@@ -43,24 +44,33 @@ class MdsShard(NamedTuple):
     compression: str
     bytes: int
     file_bytes: int
+    stamp: Stamp | None = None
+
+    def found(self, stamp: Stamp) -> MdsShard:
+        """Return the shard with the stamp of its file."""
+        return self._replace(stamp=stamp)
 
 
-def shards_of(folder: str) -> list[MdsShard]:
+def shards_of(folder: str, storage: StorageOptionsLike = None) -> list[MdsShard]:
     """Read the index of a folder of MDS shards, and return the shards that have samples.
+
+    Args:
+        folder: path or URL of the folder.
+        storage: how a folder in a store is reached.
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
         SourceError: the index is not one of MDS, version 2; or a shard has another size than the index says.
     """
 
-    def parse(values: Any) -> list[MdsShard]:
+    def parse(values: Any) -> list[list[MdsShard]]:
         return [_shard(folder, values, number) for number in range(len(value_of(values, "shards", list)))]
 
-    return read_index(folder, "MDS shards, version 2", "streaming.MDSWriter", parse)
+    return read_index(folder, "MDS shards, version 2", "streaming.MDSWriter", parse, storage)
 
 
-def _shard(folder: str, values: Any, number: int) -> MdsShard:
-    """Return one shard of an index.
+def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
+    """Return one shard of an index: as its compressed file, if the index names one, and as the file that is not compressed.
 
     Args:
         folder: folder of the index.
@@ -76,12 +86,11 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
         raise ValueError(
             f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, not 'mds' and 2"
         )
-    file, compression = value_of(told, "raw_data", dict, where), ""
-    nbytes = number_of(file, "bytes", where)
-    path = os.path.join(folder, value_of(file, "basename", str, where))
-    if told.get("zip_data") is not None and not os.path.exists(path):
-        file, compression = value_of(told, "zip_data", dict, where), value_of(told, "compression", str, where)
-        path = os.path.join(folder, value_of(file, "basename", str, where))
+    plain = value_of(told, "raw_data", dict, where)
+    files = [(plain, "")]
+    if told.get("zip_data") is not None:
+        packed = value_of(told, "compression", str, where)
+        files.insert(0, (value_of(told, "zip_data", dict, where), packed.partition(":")[0]))
     names, encodings, sizes = (
         tuple(value_of(told, f"column_{each}", list, where)) for each in ("names", "encodings", "sizes")
     )
@@ -90,26 +99,26 @@ def _shard(folder: str, values: Any, number: int) -> MdsShard:
     for size in sizes:
         if size is not None and (type(size) is not int or size < 0):
             raise ValueError(f"{where} has a column of size {short_repr(size)}")
-    return MdsShard(
-        path,
-        number_of(told, "samples", where),
-        names,
-        encodings,
-        sizes,
-        compression.partition(":")[0],
-        nbytes,
-        number_of(file, "bytes", where),
-    )
+    return [
+        MdsShard(
+            file_in(folder, value_of(file, "basename", str, where)),
+            number_of(told, "samples", where),
+            names,
+            encodings,
+            sizes,
+            compression,
+            number_of(plain, "bytes", where),
+            number_of(file, "bytes", where),
+        )
+        for file, compression in files
+    ]
 
 
-def sample_of(
-    data: npt.NDArray[np.uint8], number: int, shard: MdsShard, decoders: dict[str, Decoder]
-) -> dict[str, Any]:
+def sample_of(data: Bytes, shard: MdsShard, decoders: dict[str, Decoder]) -> dict[str, Any]:
     """Return one sample of a shard.
 
     Args:
-        data: bytes of the shard, `uint8[bytes]`.
-        number: index of the sample in the shard.
+        data: bytes of the sample, `uint8[bytes]`.
         shard: the shard.
         decoders: for each column that is wanted, by name, the function that decodes its bytes.
 
@@ -117,18 +126,15 @@ def sample_of(
         ValueError, IndexError, ArithmeticError: the shard is damaged.
         Exception: whatever a decoder raises.
     """
-    begin, end = (int(at) for at in data[4 + 4 * number : 12 + 4 * number].view("<u4"))
-    if not begin <= end <= len(data):
-        raise ValueError(f"sample {number} lies at {begin} to {end}, but the shard has {len(data)} bytes")
     varying = sum(size is None for size in shard.sizes)
-    if begin + 4 * varying > end:
-        raise ValueError(f"the sample has {end - begin} bytes, but needs {4 * varying} for the sizes of its columns")
-    told = iter(data[begin : begin + 4 * varying].view("<u4").tolist())
-    at, found = begin + 4 * varying, dict[str, Any]()
+    if 4 * varying > len(data):
+        raise ValueError(f"the sample has {len(data)} bytes, but needs {4 * varying} for the sizes of its columns")
+    told = iter(data[: 4 * varying].view("<u4").tolist())
+    at, found = 4 * varying, dict[str, Any]()
     for name, size in zip(shard.names, shard.sizes):
         stop = at + (next(told) if size is None else size)
-        if stop > end:
-            raise ValueError(f"the sample has {end - begin} bytes, but its column {short_repr(name)} ends after them")
+        if stop > len(data):
+            raise ValueError(f"the sample has {len(data)} bytes, but its column {short_repr(name)} ends after them")
         if name in decoders:
             found[name] = decoders[name](data[at:stop].tobytes())
         at = stop

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ...common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten, shorten_lines
@@ -33,7 +34,7 @@ def with_state(item: Any) -> Any:
     if not hasattr(item, "get_state"):
         remedy = (
             "Write iterator = iter(loader), and pass iterator."
-            if hasattr(item, "__iter__")
+            if isinstance(item, Iterable)
             else "Pass an iterator, iter(loader)."
         )
         raise TypeError(f"{short_repr(item)} is {a_kind_of(item)}, which has no position and so no state. {remedy}")

@@ -6,11 +6,11 @@ pipeline and starts at another place.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from ...common.system import after_fork
 from ...errors import InUseError
 from ..executors.protocol import Executor
 from ..interrupts import Uninterrupted
@@ -159,5 +159,4 @@ def _after_fork() -> None:
         running.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

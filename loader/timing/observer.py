@@ -185,10 +185,10 @@ class Observer:
             block: the block.
         """
         times: TaskTimes = block.times
-        start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
+        start, stop = task.span
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
-        if hasattr(task, "rows"):
-            self._made_of.append((number, tuple(dict.fromkeys(block for block, _, _ in task.rows))))
+        if task.blocks:
+            self._made_of.append((number, task.blocks))
         if times.look is not None:
             with self._adding:
                 self.stage(task.stage).add_look(times.look, times.tasks)

@@ -66,6 +66,7 @@ class TaskTimes(NamedTuple):
         tasks: number of tasks to which these times apply: this task, and tasks before it that were not timed.
         look: times of the operations; None if they were not timed one by one.
         read_bytes: bytes of the records that were read, estimated from some of them.
+        memory: largest memory of the worker's process so far, in bytes.
     """
 
     worker: int
@@ -80,6 +81,7 @@ class TaskTimes(NamedTuple):
     tasks: int = 1
     look: OperationTimes | None = None
     read_bytes: int = 0
+    memory: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
         """Return the times on a clock that is ahead by `seconds`, e.g. converted from a worker's machine to this one."""

@@ -6,10 +6,10 @@ In: the times of tasks, as columns of an array. Out: `WorkerStats`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-
-from .sums import Rows
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class WorkerStats:
         ended: number of worker processes that ended by themselves or were killed since then.
         slab_bytes: bytes of memory that they share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
+        memory: bytes of the largest memory that any of them has had (resident memory, with all memory that it
+            shares with other processes). Without worker processes, it is the memory of your process. 0 if the
+            system does not report it.
     """
 
     count: int
@@ -36,15 +39,15 @@ class WorkerStats:
     ended: int
     slab_bytes: int
     most_slab_bytes: int
+    memory: int = 0
 
 
-def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
+def worker_stats(tasks: NDArray[Any], *counts: int) -> WorkerStats:
     """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
 
     Args:
-        tasks: the tasks.
-        *counts: the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
-            `most_slab_bytes`.
+        tasks: the tasks, as a structured array with named columns.
+        *counts: the fields `started`, `ended`, `slab_bytes` and `most_slab_bytes` of `WorkerStats`.
     """
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0
@@ -59,4 +62,4 @@ def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
         last[worker] = max(free, ended)
     whole = busy + starved + hand_over or 1.0
     shares = busy / whole, starved / whole, hand_over / whole
-    return WorkerStats(len(last), *shares, *counts)
+    return WorkerStats(len(last), *shares, *counts, memory=int(tasks["memory"].max(initial=0)))

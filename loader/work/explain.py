@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import first_few, short_repr, shorten
+from ...common.messages import first_few, notes_of, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
@@ -104,7 +104,7 @@ def explained(error: Exception, where: str, who: str) -> Exception:
     """
     raise_if_of_signal_handler(error)
     note = f"headrace: {who} failed {where}."
-    if note not in getattr(error, "__notes__", ()):
+    if note not in notes_of(error):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))
     stop = error.__cause__ if isinstance(error, RuntimeError) else error  # a generator's is wrapped by Python
@@ -124,7 +124,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 def describe_error(error: Exception) -> str:
     """Describe, in one line, a failure whose record is skipped: class, message and notes of the exception."""
-    notes = " ".join(getattr(error, "__notes__", ()))
+    notes = " ".join(notes_of(error))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
 

@@ -8,6 +8,7 @@ clock reading.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import length_hint
@@ -21,6 +22,11 @@ from ...operations.trees import flatten
 from ..timing.times import OperationTimes, SlowestCall, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
+
+try:
+    import resource
+except ImportError:  # Windows has no such module
+    resource = None  # type: ignore[assignment]
 
 # Chosen: far less than 1 % of the work per record, even if that is small.
 LOOKS_SHARE = 0.001
@@ -126,7 +132,19 @@ class Stopwatch:
         rows = len(elements)
         read_bytes = round(self._read_bytes)
         return TaskTimes(
-            self._worker, began, ended, waited, 0.0, inputs, rows, nbytes, under_way, tasks, look, read_bytes
+            self._worker,
+            began,
+            ended,
+            waited,
+            0.0,
+            inputs,
+            rows,
+            nbytes,
+            under_way,
+            tasks,
+            look,
+            read_bytes,
+            most_memory(),
         )
 
 
@@ -301,6 +319,14 @@ def bytes_of(element: Element) -> int:
 def needed_seconds() -> float:
     """Return the seconds, so far, in which this thread ran, or was ready to run but other threads had the processors."""
     return thread_time() + kept_seconds()
+
+
+def most_memory() -> int:
+    """Return the largest memory of this process so far, in bytes; 0 where the system does not report it."""
+    if resource is None:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def kept_seconds() -> float:

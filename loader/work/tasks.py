@@ -299,6 +299,14 @@ class SpanTask(NamedTuple):
     since: tuple[int, str] | None = None
     only: int | None = None
 
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.stop
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return ()
+
 
 RowRange: TypeAlias = tuple[int, int, int]
 """Number of a block (the rows that an earlier task returned), and a range `[start, stop)` of its rows."""
@@ -326,6 +334,16 @@ class GroupTask(NamedTuple):
     first: int = 0
     former: int = 0
     only: int | None = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The range of its rows: from 0 to their number."""
+        return 0, input_count(self)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Numbers of the blocks that the rows are from."""
+        return tuple(dict.fromkeys(block for block, _, _ in self.rows))
 
 
 Task: TypeAlias = SpanTask | GroupTask

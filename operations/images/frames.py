@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -114,7 +114,7 @@ def _margins_of(padding: Any) -> tuple[int, int, int, int]:
         ValueError: it does not have 1, 2 or 4 numbers, or one is below 0.
         TypeError: a number is not an integer.
     """
-    numbers = tuple(padding) if hasattr(padding, "__iter__") else (padding,)
+    numbers = tuple(padding) if isinstance(padding, Iterable) else (padding,)
     if len(numbers) not in (1, 2, 4):
         raise ValueError(
             f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass one integer, (left and "

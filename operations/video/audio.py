@@ -26,7 +26,8 @@ _MARGIN_SECONDS = 1.0
 class DecodeAudio(MapTransform):
     """Decode a sound file, or the sound of a video, to an array `float32[samples, channels]` of values from -1 to 1.
 
-    A file is a path (a string, also a URL in a store, or a `pathlib.Path`), or its bytes.
+    A file is a path (a string, also a URL in a store, or a `pathlib.Path`), or its bytes. Only the wanted part is decoded,
+    except in files with ADPCM sound, which are decoded from their beginning.
 
     Args:
         rate: samples per second of the result. Default: those of the file.
@@ -130,7 +131,9 @@ class DecodeAudio(MapTransform):
         stream = container.streams.audio[0]
         rate = self._rate or stream.rate
         resampler = av.AudioResampler(format="flt", layout=stream.layout.name, rate=rate)
-        if start > _MARGIN_SECONDS and stream.time_base:
+        # Of ADPCM, times after a seek are estimates, and decoders need all sound before, so it is read from its beginning.
+        is_exact = stream.time_base and not stream.codec_context.name.startswith("adpcm_")
+        if start > _MARGIN_SECONDS and is_exact:
             container.seek(int((start - _MARGIN_SECONDS) / stream.time_base), stream=stream, backward=True)
         stop, first, pieces = np.inf if seconds is None else start + seconds, None, []
         for frame in _frames_of(container, stream, name):

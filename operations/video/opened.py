@@ -90,6 +90,12 @@ class OpenVideo:
             )
         if not self._stamps or not self._keys:
             raise VideoError(f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out.")
+        if len(self._stamps) < len(stamps):
+            raise VideoError(
+                f"{shorten(self._name)} has {len(stamps)} frames, but only {len(self._stamps)} different time stamps, so it "
+                "cannot be searched. It may be two videos in one file: divide it, or write it again, such as by "
+                "ffmpeg -i a.ts a.mp4."
+            )
         self._begin = min([self._stamps[0], *(time for time in keys.values() if time is not None)])
         self.seconds = np.array([self._seconds_of(stamp) for stamp in self._stamps])
         self._left: Any = None  # frames from the current place on; None: the place is unknown

@@ -216,6 +216,7 @@ _METRICS = {
     "workers_busy_ratio": ("workers.busy", "Share of their time, over the last tasks, in which workers did tasks."),
     "workers_started_total": ("workers.started", "Worker processes that were made."),
     "workers_ended_total": ("workers.ended", "Worker processes that ended by themselves or were killed."),
+    "worker_memory_bytes": ("workers.memory", "Largest memory that any worker process has had."),
     "shared_bytes": ("workers.slab_bytes", "Memory that worker processes share with the program."),
     "part_records_total": ("part.part_records", "Records of each part of a mix, in all runs and shards."),
     "part_tokens": ("leaf.", "Tokens of these: records times the average length of the part's records."),

@@ -7,7 +7,7 @@ kept between calls.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -291,9 +291,9 @@ def _names_in(weights: Any) -> tuple[str, ...]:
         and len(weights[0]) == 2
     ):
         first = weights[0][1]
-    if hasattr(first, "keys"):
+    if isinstance(first, Mapping):
         return tuple(first)
-    return tuple(map(str, range(len(first)))) if hasattr(first, "__len__") else ()
+    return tuple(map(str, range(len(first)))) if isinstance(first, Sized) else ()
 
 
 def _cut(

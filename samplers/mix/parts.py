@@ -6,7 +6,7 @@ In: sources, numbers of records, or samplers. Out: samplers by name.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any
 
 from ...common.messages import a_kind_of, first_few, short_repr
@@ -82,7 +82,7 @@ def _records_of(part: Any) -> Any:
     """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is."""
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
-    return len(part) if hasattr(part, "__len__") and not isinstance(part, (str, bytes)) else part
+    return len(part) if isinstance(part, Sized) and not isinstance(part, (str, bytes)) else part
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:

@@ -7,7 +7,7 @@ first position and a weight for each part.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
@@ -53,7 +53,7 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     if not _is_schedule(weights):
         return ((0, weights_of(weights, names)),)
     for step, values in weights:
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        if isinstance(values, (str, bytes)) or not isinstance(values, Sized):
             raise TypeError(
                 f"weights= is read as a schedule of pairs (step, weights), but the weights of the pair "
                 f"({short_repr(step)}, {short_repr(values)}) are {a_kind_of(values)}. Pass a number for each part: "
@@ -144,7 +144,7 @@ def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Ma
 
 
 def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
-    if isinstance(weights, (Mapping, str, bytes)) or not hasattr(weights, "__len__"):
+    if isinstance(weights, (Mapping, str, bytes)) or not isinstance(weights, Sized):
         return False
     return len(weights) > 0 and all(isinstance(stage, (tuple, list)) and len(stage) == 2 for stage in weights)
 
@@ -167,7 +167,7 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
     if isinstance(weights, Mapping):
         _check_names(weights, names)
         weights = [weights[name] for name in names]
-    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Sized):
         raise TypeError(
             f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a dict with a number for each "
             "part. A new mix also takes a schedule, [(0, {…}), (10_000, {…})]."

@@ -5,7 +5,7 @@ In: positions in the global order. Out: record keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from math import ceil
 from typing import Any
 
@@ -181,7 +181,7 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
                 "out."
             )
         weights = [weights[each] for each in classes]
-    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Sized):
         raise TypeError(
             f"class_weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a dict with a weight for each class, or a "
             "list of weights in the order of the sorted classes."

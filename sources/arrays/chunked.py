@@ -8,7 +8,7 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex
@@ -20,17 +20,23 @@ from ...common.costs import length_of_value
 from ...common.messages import first_few, remedy_for, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import LengthsError, SourceError
+from ...files.opened import OpenFile, open_file
+from ...files.stamps import Stamp
+from ...files.storage_options import StorageOptionsLike, storage_options_of
+from ...files.urls import is_remote
 from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
 from ..provenance import FilePlace
 from .chosen import chosen_names, common_length, names_of
+from .runs import Run, runs_of
+from .stored import Range, StoredFile
 
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
-GAP_BYTES = 1 << 16
-"""Maximum gap in bytes between two rows of an array without chunks that one call reads, with the rows between them."""
+RUNS_AT_ONCE = 32
+"""Number of runs of rows that are fetched from a store at the same time."""
 
 
 class ChunkedSource:
@@ -43,12 +49,22 @@ class ChunkedSource:
         names: name of an array, whose rows are the records; or names of several arrays of equal length, whose rows are
             the values of dicts. None: all arrays.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes.
+        storage_options: how a file in a store is reached, for subclasses that open it with `_opened_file`.
     """
 
     _kind = "array"
+    _stamp: Stamp | None = None
+    """Stamp of a file in a store when the source was made."""
 
-    def __init__(self, path: str, names: str | Sequence[str] | None, cache_bytes: int = 1) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: str | Sequence[str] | None,
+        cache_bytes: int = 1,
+        storage_options: StorageOptionsLike = None,
+    ) -> None:
         self._path = path
+        self._storage_options = storage_options_of(storage_options) if is_remote(path) else None
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
         self._prepare()
         self._asked = names_of(names)
@@ -62,6 +78,7 @@ class ChunkedSource:
 
     def _prepare(self) -> None:
         self._arrays: Mapping[str, Any] | None = None
+        self._stored: StoredFile | None = None
         self._process: int | None = None
         # By process: a lock that is held during a fork stays held in the child.
         self._locks: dict[int, threading.RLock] = {}
@@ -69,6 +86,28 @@ class ChunkedSource:
         self._sizes: dict[tuple[str, int], int] = {}
         self._kept_bytes = 0
         self._opened_arrays: dict[str, _OpenedArray] = {}
+
+    def _opened_file(self) -> OpenFile:
+        """Open the file. One in a store must have the version that it had when the source was made.
+
+        Raises:
+            SourceNotFoundError: it does not exist.
+            SourceError: it cannot be opened.
+        """
+        file = open_file(self._path, self._storage_options, self._stamp)
+        if is_remote(self._path):
+            self._stamp = file.stamp
+        return file
+
+    def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
+        """Return the ranges of a file in a store that the rows `[start, stop)` of an array lie in, as far as they are known."""
+        return ()
+
+    def _fetch(self, name: str, array: Any, runs: Sequence[Run]) -> None:
+        """Fetch runs of rows from a store, except chunks that are kept. Does nothing for a local file."""
+        if self._stored is not None:
+            missing = [(start, stop) for start, stop, _, _ in runs if (name, start) not in self._kept]
+            self._stored.fetch(each for run in missing for each in self._ranges(array, *run))
 
     def _opened(self) -> Mapping[str, Any]:
         """Open the file, and return all arrays by name."""
@@ -142,14 +181,18 @@ class ChunkedSource:
         try:
             with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
                 opened = self._array(name)
-                if opened.is_plain and opened.chunk_rows == 1 and opened.array.ndim > 1:
+                if opened.is_plain and opened.chunk_rows == 1 and opened.array.ndim > 1 and self._stored is None:
                     return self._whole_chunks(name, opened, keys)
-                for start, stop, wanted, places in _runs(keys, opened.chunk_rows, opened.row_bytes):
+                runs = list(runs_of(keys, opened.chunk_rows, opened.row_bytes))
+                for number, (start, stop, wanted, places) in enumerate(runs):
+                    if number % RUNS_AT_ONCE == 0:
+                        self._fetch(name, opened.array, runs[number : number + RUNS_AT_ONCE])
                     rows = self._run(name, opened, start, min(stop, self._count))
                     copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
                     for key, place in zip(wanted, places):
                         row = rows[key - start]
                         found[place] = row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
+                self._fetch(name, opened.array, ())  # nothing that was fetched stays in memory
         except SourceError:  # the file cannot be opened again
             raise
         except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
@@ -165,7 +208,7 @@ class ChunkedSource:
         array = self._open()[name]
         if name not in self._opened_arrays:
             is_plain = array.dtype.kind in "biufc"
-            self._opened_arrays[name] = _OpenedArray(array, self._chunk_rows(array), _row_bytes(array), is_plain)
+            self._opened_arrays[name] = _OpenedArray(array, self._chunk_rows(array), row_bytes_of(array), is_plain)
         return self._opened_arrays[name]
 
     def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
@@ -278,13 +321,23 @@ class ChunkedSource:
         with self._lock:
             if self._arrays is not None and self._process == os.getpid():
                 self._closed()
-            self._arrays = None
+            self._arrays = self._stored = None
             self._opened_arrays.clear()
             self._kept.clear()
             self._sizes.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_arrays", "_opened_arrays", "_process", "_locks", "_kept", "_sizes", "_file", "_together"}
+        left_out = {
+            "_arrays",
+            "_opened_arrays",
+            "_process",
+            "_stored",
+            "_locks",
+            "_kept",
+            "_sizes",
+            "_file",
+            "_together",
+        }
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -313,35 +366,6 @@ def _bytes_of(rows: Array) -> int:
     return rows.nbytes + sum(sizes)
 
 
-def _row_bytes(array: Any) -> int:
+def row_bytes_of(array: Any) -> int:
+    """Return the number of bytes of a row of an array, at least 1."""
     return max(int(np.prod(array.shape[1:], dtype=np.int64)) * int(array.dtype.itemsize), 1)
-
-
-def _runs(keys: Int64s, chunk: int | None, row_bytes: int) -> Iterator[tuple[int, int, list[int], list[int]]]:
-    """Divide keys into runs of rows that one read brings.
-
-    Args:
-        keys: `int64[n]`, in any order, with duplicates.
-        chunk: number of rows in a chunk; None: the array has no chunks.
-        row_bytes: bytes of a row.
-
-    Yields:
-        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; the rows that are
-        wanted, ascending; and the index into `keys` of each of them. With chunks, a run is a whole chunk.
-
-    >>> list(_runs(np.array([9, 1, 4, 1]), 4, 8))
-    [(0, 4, [1, 1], [1, 3]), (4, 8, [4], [2]), (8, 12, [9], [0])]
-    """
-    by_row = np.argsort(keys, kind="stable")
-    rows = keys[by_row]
-    if chunk is None:
-        cuts = np.flatnonzero(np.diff(rows) > 1 + GAP_BYTES // row_bytes) + 1
-    else:
-        cuts = np.flatnonzero(np.diff(rows // chunk)) + 1
-    wanted, places, begin = rows.tolist(), by_row.tolist(), 0
-    for end in [*cuts.tolist(), len(wanted)]:
-        first, stop = wanted[begin], wanted[end - 1] + 1
-        if chunk is not None:
-            first, stop = first // chunk * chunk, (first // chunk + 1) * chunk
-        yield first, stop, wanted[begin:end], places[begin:end]
-        begin = end

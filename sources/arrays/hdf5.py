@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...common.lazy_exports import optional_library
 from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
-from .chunked import Array, ChunkedSource
+from ...files.storage_options import StorageOptionsLike
+from ...files.urls import is_remote
+from .chunked import Array, ChunkedSource, row_bytes_of
+from .stored import Range, StoredFile
+
+_MOST_CHUNKS = 1 << 18
+"""Number of chunks of an array in a store whose places are listed once. Of larger arrays, chunks are fetched one by one."""
+
+_LEAST_BYTES = 1 << 16
+"""Number of bytes that HDF5 reads at least of an array in one piece, if it has so many."""
 
 
 class HDF5Source(ChunkedSource):
@@ -24,10 +35,12 @@ class HDF5Source(ChunkedSource):
     process reads each chunk at most once in an epoch.
 
     Args:
-        path: path of a local file.
+        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a batch together; links to
+            other files are not followed there.
         datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
             equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
+        storage_options: how a file in a store is reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -52,9 +65,14 @@ class HDF5Source(ChunkedSource):
     _kind = "dataset"
 
     def __init__(
-        self, path: PathLike, datasets: str | Sequence[str] | None = None, *, cache_bytes: int = 64 << 20
+        self,
+        path: PathLike,
+        datasets: str | Sequence[str] | None = None,
+        *,
+        cache_bytes: int = 64 << 20,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
-        super().__init__(text_of(path), datasets, cache_bytes)
+        super().__init__(text_of(path), datasets, cache_bytes, storage_options)
 
     @classmethod
     def of(cls, opened: Any) -> HDF5Source:
@@ -85,14 +103,13 @@ class HDF5Source(ChunkedSource):
 
     def _opened(self) -> Mapping[str, Any]:
         h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
-        if not os.path.exists(self._path):
-            raise SourceNotFoundError(
-                f"{shorten(self._path)} does not exist on this machine. Check the path of the HDF5 file, and "
-                "copy remote files first."
-            )
+        is_local = not is_remote(self._path)
+        if is_local and not os.path.exists(self._path):
+            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
+        self._stored = None if is_local else StoredFile(self._opened_file())
         try:
             try:
-                self._file = h5py.File(self._path, "r")
+                self._file = h5py.File(self._path if is_local else self._stored, "r")
             except BlockingIOError:  # of a writer, or of a file system that knows no locks
                 self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
@@ -121,7 +138,19 @@ class HDF5Source(ChunkedSource):
         self._file.close()
 
     def _content(self) -> Any:
-        return os.path.getsize(self._path)
+        return os.path.getsize(self._path) if self._stored is None else self._stored.size
+
+    def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
+        if array.chunks is None:
+            first, size = array.id.get_offset(), row_bytes_of(array)
+            return [] if first is None else [(first + start * size, max((stop - start) * size, _LEAST_BYTES))]
+        assert self._stored is not None
+        places = self._stored.known.get(array.name)
+        if places is None:
+            places = self._stored.known[array.name] = _chunk_places(array)
+        each_run = len(places) // -(-array.shape[0] // array.chunks[0])
+        first = start // array.chunks[0] * each_run
+        return [(offset, size) for offset, size in places[first : first + each_run].tolist() if size]
 
     def _decoded(self, array: Any, rows: Array) -> Array:
         import h5py
@@ -132,6 +161,27 @@ class HDF5Source(ChunkedSource):
         decoded = np.empty(len(texts), object)
         decoded[:] = texts
         return decoded.reshape(rows.shape)
+
+
+def _chunk_places(array: Any) -> npt.NDArray[np.int64]:
+    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`; no chunks if they are too many.
+
+    A chunk that was never written has the size 0.
+    """
+    grid = [-(-side // step) for side, step in zip(array.shape, array.chunks)]
+    steps, count = array.chunks, math.prod(grid)
+    if count > _MOST_CHUNKS or not hasattr(array.id, "chunk_iter"):
+        return np.empty((0, 2), np.int64)
+    places = np.zeros((count, 2), np.int64)
+
+    def note(chunk: Any) -> None:
+        number = 0
+        for first, step, side in zip(chunk.chunk_offset, steps, grid):
+            number = number * side + first // step
+        places[number] = chunk.byte_offset, chunk.size
+
+    array.id.chunk_iter(note)  # to ask for one chunk takes HDF5 as long as for all before it
+    return places
 
 
 def _has_rows(item: Any, h5py: Any) -> bool:

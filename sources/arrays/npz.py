@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +14,18 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from ...common.messages import remedy_for, short_repr, shorten
-from ...errors import SourceError, SourceNotFoundError
+from ...errors import SourceError
+from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, text_of
+from ...files.storage_options import StorageOptionsLike
+from ...files.streams import RawFile
+from ...files.urls import is_remote
 from ...formats.npy import Header, read_header
 from .chunked import Array, ChunkedSource
+from .stored import Range, StoredFile
+
+_BUFFER_BYTES = 8 << 20
+"""Number of bytes of a compressed array that are read at a time."""
 
 _HEADER_BYTES = 30
 """Bytes of the header before a member of a ZIP file, without the member's name and extra field."""
@@ -25,13 +34,15 @@ _HEADER_BYTES = 30
 class NpzSource(ChunkedSource):
     """Rows of one or several arrays of an `.npz` file, which `np.savez` or `np.savez_compressed` has written.
 
-    Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory. Each process decompresses a
-    compressed array as a whole when it reads the first row of it, and keeps it until `close`.
+    Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory; of those in a store, the rows
+    that are read are fetched. Each process decompresses a compressed array as a whole when it reads the first row of it, and
+    keeps it until `close`. The same is done in a store with an array in Fortran's order.
 
     Args:
-        path: path of a local file.
+        path: path or URL (`s3://…`) of a file.
         arrays: name of an array: its rows are the records. Or a list of names of arrays of equal length: a record is a dict
             with the row of each. None (default): a dict of all arrays in the file.
+        storage_options: how a file in a store is reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -47,21 +58,32 @@ class NpzSource(ChunkedSource):
     ...     record = NpzSource(f"{folder}/train.npz")[4]
     >>> record["image"].shape, int(record["label"])
     ((2, 2), 4)
+    >>> import fsspec
+    >>> with tempfile.TemporaryDirectory() as cache, fsspec.open("memory://train.npz", "wb") as file:
+    ...     np.savez(file, label=np.arange(6))
+    ...     file.close()
+    ...     int(NpzSource("memory://train.npz", "label", storage_options={"cache_dir": cache})[4])
+    4
     """
 
-    def __init__(self, path: PathLike, arrays: str | Sequence[str] | None = None) -> None:
-        super().__init__(text_of(path), arrays)
+    def __init__(
+        self,
+        path: PathLike,
+        arrays: str | Sequence[str] | None = None,
+        *,
+        storage_options: StorageOptionsLike = None,
+    ) -> None:
+        super().__init__(text_of(path), arrays, storage_options=storage_options)
 
     def _opened(self) -> Mapping[str, Any]:
-        if not os.path.exists(self._path):
-            raise SourceNotFoundError(
-                f"{shorten(self._path)} does not exist on this machine. Check the path of the .npz file, and "
-                "copy remote files first."
-            )
+        raw = self._opened_file()
+        self._stored = StoredFile(raw) if is_remote(self._path) else None
         try:
-            with zipfile.ZipFile(self._path) as file:
+            with closing(raw), _zip_of(raw) as file:
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]
-                found = {info.filename.removesuffix(".npy"): _Member.of(self._path, file, info) for info in members}
+                found = {
+                    info.filename.removesuffix(".npy"): _Member.of(raw, self._stored, file, info) for info in members
+                }
         except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             again = "Check that it is a file, and its permissions, or write it again with np.savez"
             raise SourceError(
@@ -77,15 +99,26 @@ class NpzSource(ChunkedSource):
         return found
 
     def _content(self) -> Any:
-        with zipfile.ZipFile(self._path) as file:
+        with closing(self._opened_file()) as raw, _zip_of(raw) as file:
             return [(info.filename, info.CRC) for info in file.infolist()]
+
+    def _ranges(self, array: _Member, start: int, stop: int) -> Iterable[Range]:
+        size = array.stored_row_bytes
+        return [] if size is None else [(array.place_of(start), (stop - start) * size)]
+
+
+@contextmanager
+def _zip_of(raw: OpenFile, buffer_bytes: int = 1 << 16) -> Iterator[zipfile.ZipFile]:
+    with io.BufferedReader(RawFile(raw), buffer_bytes) as stream, zipfile.ZipFile(stream) as file:
+        yield file
 
 
 class _Member:
     """One array of the file: dtype and shape at once, the values when they are needed.
 
     Args:
-        path: path of the file.
+        file: the file, which need not stay open if it is local.
+        stored: the same file, if it is in a store; else None.
         name: name of the member in the ZIP file.
         header: shape, whether axes are in Fortran's order, and dtype.
         offset: place of the values in the file; None if they are compressed.
@@ -93,30 +126,49 @@ class _Member:
 
     chunks = None
 
-    def __init__(self, path: str, name: str, header: Header, offset: int | None) -> None:
-        self._path, self._name, self._offset = path, name, offset
+    def __init__(
+        self, file: OpenFile, stored: StoredFile | None, name: str, header: Header, offset: int | None
+    ) -> None:
+        self._file, self._stored, self._name, self._offset = file, stored, name, offset
         self.shape, self._fortran, self.dtype = header
 
     @classmethod
-    def of(cls, path: str, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    def of(cls, raw: OpenFile, stored: StoredFile | None, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
         with file.open(info) as member:
             header = read_header(member)
             length = member.tell()
         if info.compress_type != zipfile.ZIP_STORED:
-            return cls(path, info.filename, header, None)
-        with open(path, "rb") as raw:  # the local header, whose extra field may differ from that of the directory
-            raw.seek(info.header_offset)
-            local = raw.read(_HEADER_BYTES)
+            return cls(raw, stored, info.filename, header, None)
+        # Before the member, whose extra field may differ from that of the directory.
+        local = raw.read(info.header_offset, _HEADER_BYTES)
         names = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-        return cls(path, info.filename, header, info.header_offset + _HEADER_BYTES + names + length)
+        return cls(raw, stored, info.filename, header, info.header_offset + _HEADER_BYTES + names + length)
 
     @cached_property
     def _values(self) -> Array:
         order: Any = "F" if self._fortran else "C"
-        if self._offset is not None and np.prod(self.shape):
-            return np.memmap(self._path, self.dtype, "r", self._offset, self.shape, order).view(np.ndarray)
-        with zipfile.ZipFile(self._path) as file, file.open(self._name) as member:
+        if self._offset is not None and np.prod(self.shape) and self._stored is None:
+            return np.memmap(self._file.path, self.dtype, "r", self._offset, self.shape, order).view(np.ndarray)
+        raw = open_file(self._file.path) if self._stored is None else self._file
+        with closing(raw), _zip_of(raw, _BUFFER_BYTES) as file, file.open(self._name) as member:
             return np.asarray(npy_format.read_array(member))
 
-    def __getitem__(self, rows: slice) -> Array:
-        return self._values[rows]
+    @property
+    def stored_row_bytes(self) -> int | None:
+        """Bytes of a row that is fetched from a store; None if all values are in memory, or mapped."""
+        if self._offset is None or self._fortran or self._stored is None:
+            return None
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+
+    def place_of(self, row: int) -> int:
+        """Return the place of a row in a store."""
+        return (self._offset or 0) + row * (self.stored_row_bytes or 0)
+
+    def __getitem__(self, rows: slice | int) -> Array:
+        size = self.stored_row_bytes
+        if self._stored is None or not size:
+            return self._values[rows]
+        first, count = (rows, 1) if isinstance(rows, int) else (rows.start, rows.stop - rows.start)
+        data = self._stored.read_at(count * size, self.place_of(first))
+        found = np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
+        return found[0] if isinstance(rows, int) else found

@@ -93,7 +93,7 @@ class OffsetWindows(OnSource):
         TypeError: an argument has a wrong type.
         ValueError: `offsets` has no field, or a field without offsets; there is not one episode for each frame; the frames
             of an episode are not consecutive; `pad` is unknown; or `pad=False` leaves no window.
-        SourceError: when a window is read, a frame is not a dict with this field.
+        SourceError: when a window is read, a frame is not a dict with this field, or has a field `<field>_is_pad` of its own.
 
     >>> frames = {"state": np.arange(5) * 10, "action": np.arange(5)}
     >>> windows = OffsetWindows(frames, {"action": [0, 1, 2], "state": [-1, 0]}, episodes=[0, 0, 0, 1, 1])
@@ -225,4 +225,9 @@ def _check_fields(record: Any, key: int, fields: Mapping[str, Any]) -> None:
         raise SourceError(
             f"record {key}, a frame of an episode, has no field {short_repr(missing[0])}, only {first_few(list(record))}. "
             "Name one of its fields in offsets=."
+        )
+    if twice := [f"{field}_is_pad" for field in fields if f"{field}_is_pad" in record]:
+        raise SourceError(
+            f"record {key}, a frame of an episode, has a field {short_repr(twice[0])}, which says in windows which frames are "
+            "padding. Rename the field."
         )

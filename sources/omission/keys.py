@@ -105,7 +105,7 @@ def _listed(omit: Any, argument: str) -> Any:
     """
     if isinstance(omit, (np.ndarray, list, tuple, range)):
         return omit
-    if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
+    if isinstance(omit, (set, frozenset)) or (isinstance(omit, Iterable) and not hasattr(omit, "keys")):
         return list(omit)
     raise TypeError(f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. {REMEDY}.")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,34 @@ import numpy as np
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError
+from ...files.opened import open_file
 from ...files.paths import PathLike, text_of
+from ...files.remote.parallel import in_parallel
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.streams import zstd_library
+from ...files.urls import name_of
 from ...formats.damage import damaged
+from ...formats.sharded.encodings import Bytes, Sliced, place_of
 from ...formats.sharded.litdata import LitDataChunk, chosen_fields, chunks_of, with_header
 from ...formats.sharded.litdata_samples import (
     batch_of_row,
     frame_of,
+    head_bytes,
     is_framed,
     is_table,
-    is_table_file,
     leaves_of,
     place_in_frame,
-    place_of,
     record_batch,
     samples_in,
     samples_in_frame,
+    table_range,
 )
 from ...formats.sharded.litdata_values import litdata_decoder
 from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..parts import Int64s
-from .source import Bytes, ShardSource, check_columns
+from .source import ShardSource, check_columns
+from .stored import Range, StoredShard
 
 
 class LitDataSource(ShardSource[LitDataChunk]):
@@ -41,12 +47,13 @@ class LitDataSource(ShardSource[LitDataChunk]):
     A record has the structure of the sample: a dict, list, tuple or single value. Integers, floats, truth values, texts
     and `bytes` are Python values. NumPy arrays and PyTorch tensors are read-only NumPy arrays. JPEG images and other files
     are `bytes`, for `DecodeImage` or `DecodeVideo`; images of Pillow are arrays `uint8[height, width, channels]`, without
-    the last axis for a single channel. Files are mapped into memory. What is compressed together, such as a chunk or 256
-    samples, is decompressed when one of its samples is read; some of it is kept. `litdata` and PyTorch are not needed;
-    chunks whose samples are dicts of plain values and lists need pyarrow, and compressed ones zstd.
+    the last axis for a single channel. Files are mapped into memory; of files in a store, only what is read is fetched. What
+    is compressed together, such as a chunk or 256 samples, is fetched and decompressed when one of its samples is read; some
+    of it is kept. `litdata` and PyTorch are not needed; chunks whose samples are dicts of plain values and lists need
+    pyarrow, and compressed ones zstd.
 
     Args:
-        folder: local folder with an `index.json` and all chunks that it names.
+        folder: folder, here or in a store (`s3://…`), with an `index.json` and all chunks that it names.
         columns: names of the fields to read, in this order, if samples are dicts. None (default): whole samples.
         block_size: number of tokens in a record, if the samples are arrays of tokens that were written for LitData's
             `TokensLoader`. Then a record is an array of `block_size` tokens, as in LitData: the tokens of a chunk are joined,
@@ -54,6 +61,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         allow_pickle: True reads pickled objects, which can run code. False (default): a column of them is an error.
         cache_bytes: maximum size of the decompressed data that a process keeps, in bytes (default 256 MiB). What was
             read last is always kept.
+        storage_options: how chunks in a store are reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a chunk is missing.
@@ -70,7 +78,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         `LitDataSource("train", columns=["image", "class"])[0]` is a dict with these two keys.
     """
 
-    _unpickled = ("_mapped", "_cache", "_decoders", "_build")
+    _unpickled = ("_mapped", "_stored", "_plain", "_cache", "_decoders", "_build")
 
     def __init__(
         self,
@@ -80,10 +88,12 @@ class LitDataSource(ShardSource[LitDataChunk]):
         block_size: int | None = None,
         allow_pickle: bool = False,
         cache_bytes: int = 256 << 20,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         path, self._allow_pickle = text_of(folder), bool(allow_pickle)
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
-        self._format, chunks = chunks_of(path)
+        self._storage = storage_options_of(storage_options)
+        self._format, chunks = chunks_of(path, self._storage)
         self._block = _block_size(block_size, path, self._format.is_tokens)
         counts = [_records(chunk, self._block) for chunk in chunks]
         if chunks and self._block is not None and not any(counts):
@@ -92,8 +102,8 @@ class LitDataSource(ShardSource[LitDataChunk]):
             )
         self._open(path, chunks, counts)
         self._columns = self._chosen(columns)
-        self._only_tables = all(map(self._is_table, chunks))
-        described = [(os.path.basename(chunk.path), *chunk[1:3], chunk.bytes) for chunk in chunks]
+        self._only_tables = self._is_table(chunks[0]) and all(in_parallel(self._is_table, chunks[1:]))
+        described = [(name_of(chunk.path), *chunk[1:3], chunk.bytes) for chunk in chunks]
         self._identity = hex_digest(repr((self._columns, self._block, self._format, described)))
         self._prepare()
 
@@ -110,7 +120,10 @@ class LitDataSource(ShardSource[LitDataChunk]):
         return chosen
 
     def _is_table(self, chunk: LitDataChunk) -> bool:
-        return not (self._format.is_tokens or chunk.compression) and is_table_file(chunk.path)
+        if self._format.is_tokens or chunk.compression:
+            return False
+        with closing(open_file(chunk.path, self._storage, chunk.stamp)) as file:
+            return is_table(StoredShard(file))
 
     def _prepare_decoders(self) -> None:
         tree, encodings = self._format.tree, self._format.encodings
@@ -127,14 +140,31 @@ class LitDataSource(ShardSource[LitDataChunk]):
             for number in ([] if self._only_tables else numbers)
         ]
 
-    def _read_shard(self, number: int, data: Bytes, places: list[int]) -> Iterator[Any]:
+    def _read_shard(self, number: int, data: Sliced, places: list[int]) -> Iterator[Any]:
         if is_table(data) and not self._format.is_tokens:
             return (self._row(number, place) for place in places)
         if self._block is not None:
             return (self._tokens(data, place) for place in places)
         return (self._value(self._sample(number, data, place)) for place in places)
 
-    def _sample(self, number: int, data: Bytes, place: int) -> Bytes:
+    def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
+        if is_framed(data):
+            rows = samples_in_frame(data)
+            frames = [frame_of(data, first * rows)[1] for first in np.unique(places // rows).tolist()]
+            return [(frame.start, frame.start + frame.packed_bytes) for frame in frames]
+        if self._block is None:
+            return [] if self._reads_parts(data) else data.ranges_of(places, self._shards[number].samples)
+        first, size = place_of(data, 0)[0], self._block_bytes
+        return [(first + place * size, first + (place + 1) * size) for place in places.tolist()]
+
+    def _reads_parts(self, data: StoredShard) -> bool:
+        return is_framed(data) or (is_table(data) and not self._format.is_tokens)
+
+    @classmethod
+    def _head_bytes(cls, shard: LitDataChunk, data: StoredShard) -> int:
+        return head_bytes(data, shard.samples)
+
+    def _sample(self, number: int, data: Sliced, place: int) -> Bytes:
         """Return the bytes of a sample."""
         if is_framed(data):
             index, frame = frame_of(data, place)
@@ -160,11 +190,14 @@ class LitDataSource(ShardSource[LitDataChunk]):
         names = batch.schema.names if self._columns is None else self._columns
         return {name: batch.column(name)[row].as_py() if name in batch.schema.names else None for name in names}
 
-    def _tokens(self, data: Bytes, place: int) -> Any:
+    @property
+    def _block_bytes(self) -> int:
         assert self._block is not None
-        begin = place_of(data, 0)[0]
+        return self._block * int(self._decoders[0][1](b"").dtype.itemsize)
+
+    def _tokens(self, data: Sliced, place: int) -> Any:
+        begin, size = place_of(data, 0)[0], self._block_bytes
         dtype = self._decoders[0][1](b"").dtype
-        size = self._block * dtype.itemsize
         found = data[begin + place * size : begin + (place + 1) * size].tobytes()
         if len(found) < size:
             damaged(f"the chunk ends before the tokens of block {place}")
@@ -175,7 +208,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         return _unpacked(data)
 
     @classmethod
-    def _samples_in(cls, data: Bytes) -> int:
+    def _samples_in(cls, data: Sliced) -> int:
         return samples_in(data)
 
     @classmethod
@@ -183,10 +216,12 @@ class LitDataSource(ShardSource[LitDataChunk]):
         return size in (shard.bytes, with_header(shard.bytes, shard.samples))
 
     @classmethod
-    def _part_of(cls, shard: LitDataChunk, data: Bytes, part: int) -> Any:
+    def _part_of(cls, shard: LitDataChunk, data: Sliced, part: int) -> Any:
         """Return the bytes of a frame, or a record batch."""
         if not is_framed(data):
-            return record_batch(data, part, shard.samples)
+            start, stop = table_range(data)
+            table = data.opened(start, stop) if isinstance(data, StoredShard) else data[start:stop]
+            return record_batch(table, part, shard.samples)
         frame = frame_of(data, part * samples_in_frame(data))[1]
         found = np.frombuffer(_unpacked(data[frame.start : frame.start + frame.packed_bytes]), np.uint8)
         if len(found) != frame.bytes:
@@ -207,10 +242,13 @@ class LitDataSource(ShardSource[LitDataChunk]):
         if self._block is not None:
             return np.full(len(self), self._block, np.int64)
         width = self._decoders[0][1](b"").dtype.itemsize
-        offsets = [
-            self._data(number)[4 : 8 + 4 * shard.samples].view("<u4") for number, shard in enumerate(self._shards)
-        ]
-        return np.concatenate([np.diff(each.astype(np.int64)) // width for each in offsets])
+        counts = in_parallel(lambda number: self._tokens_in(number, width), range(len(self._shards)))
+        return np.concatenate(counts)
+
+    def _tokens_in(self, number: int, width: int) -> Int64s:
+        offsets = self._data(number)[4 : 8 + 4 * self._shards[number].samples].view("<u4")
+        places = offsets.astype(np.int64)
+        return (places[1:] - places[:-1]) // width
 
     def _unpacked_with(self, shard: LitDataChunk) -> int:
         if self._format.unit == "batch":

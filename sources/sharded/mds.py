@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,10 +11,13 @@ from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ...files.paths import PathLike, text_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.streams import zstd_library
+from ...files.urls import name_of
+from ...formats.sharded.encodings import Bytes, Sliced, place_of
 from ...formats.sharded.mds import MdsShard, decoder_of, sample_of, shards_of
 from ..file_source import hex_digest
-from .source import Bytes, ShardSource, check_columns
+from .source import ShardSource, check_columns
 
 
 class MdsSource(ShardSource[MdsShard]):
@@ -24,15 +26,16 @@ class MdsSource(ShardSource[MdsShard]):
     A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are `bytes`, for
     `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last axis for a single channel;
     "ndarray" is a read-only array; numbers are NumPy scalars, but "int" and numbers stored as text ("str_int", …) are
-    Python numbers. Files are mapped into memory. A compressed shard is decompressed as a whole when a sample of it is read;
-    some decompressed shards are kept.
+    Python numbers. Files are mapped into memory; of files in a store, only the samples that are read are fetched. A
+    compressed shard is fetched and decompressed as a whole when a sample of it is read; some decompressed shards are kept.
 
     Args:
-        folder: local folder with an `index.json` and all shards that it names.
+        folder: folder, here or in a store (`s3://…`), with an `index.json` and all shards that it names.
         columns: names of the columns to read, in this order. None (default): all.
         allow_pickle: True reads columns of pickled objects, which can run code. False (default): such a column is an error.
         cache_bytes: maximum size of the decompressed shards that a process keeps, in bytes (default 256 MiB). The shard that
             was read last is always kept.
+        storage_options: how shards in a store are reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a shard is missing.
@@ -54,17 +57,19 @@ class MdsSource(ShardSource[MdsShard]):
         *,
         allow_pickle: bool = False,
         cache_bytes: int = 256 << 20,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         path, self._allow_pickle = text_of(folder), bool(allow_pickle)
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 1, None, "a number of bytes")
-        shards = shards_of(path)
+        self._storage = storage_options_of(storage_options)
+        shards = shards_of(path, self._storage)
         self._open(path, shards, [shard.samples for shard in shards])
         self._columns = _chosen(columns, shards, path)
-        described = [(os.path.basename(shard.path), *shard[1:5], shard.bytes) for shard in shards]
+        described = [(name_of(shard.path), *shard[1:5], shard.bytes) for shard in shards]
         self._identity = hex_digest(repr((self._columns, described)))
         self._prepare()
 
-    _unpickled = ("_mapped", "_cache", "_decoders")
+    _unpickled = ("_mapped", "_stored", "_plain", "_cache", "_decoders")
 
     def _prepare_decoders(self) -> None:
         self._decoders = [
@@ -76,10 +81,11 @@ class MdsSource(ShardSource[MdsShard]):
             for shard in self._shards
         ]
 
-    def _read_shard(self, number: int, data: Bytes, places: list[int]) -> Iterator[dict[str, Any]]:
+    def _read_shard(self, number: int, data: Sliced, places: list[int]) -> Iterator[dict[str, Any]]:
         shard, decoders = self._shards[number], self._decoders[number]
         for place in places:
-            sample = sample_of(data, place, shard, decoders)
+            begin, end = place_of(data, place)
+            sample = sample_of(data[begin:end], shard, decoders)
             yield {name: sample[name] for name in self._columns}
 
     @classmethod

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...common.costs import length_of_value
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import LengthsError, MissingExtraError, NoRecordsError, SourceError
 from ...files.mmap_files import map_readable
+from ...files.opened import open_file
+from ...files.remote.parallel import in_background, in_parallel
+from ...files.storage_options import StorageOptions
+from ...files.urls import is_remote
 from ...formats.damage import damaged
+from ...formats.sharded.encodings import Bytes, Sliced
 from ...formats.sharded.index import IndexedShard
 from ..arrow.block_cache import BlockCache
 from ..facts import SourceFacts
 from ..keys import Keys, check_key, check_keys
-from ..parts import Int64s, read_by_part
+from ..parts import Int64s, by_part, read_by_part
 from ..provenance import FilePlace, FileRun
+from .stored import Range, StoredShard
 
-Bytes = npt.NDArray[np.uint8]
 ShardT = TypeVar("ShardT", bound=IndexedShard)
 
+
+_AT_A_TIME = 64
+"""Number of records that are read at a time where all are read."""
 
 BLOCKS = 1 << 33
 """Number of keys of each shard in the cache: the first one is for the whole shard, the others are for its parts."""
@@ -41,9 +49,11 @@ class ShardSource(ABC, Generic[ShardT]):
     _ends: Int64s
     """`int64[shards]`: first key after each shard."""
     _cache_bytes: int
+    _storage: StorageOptions
+    """How shards in a store are reached."""
     _identity: str
     """Digest of the index and the columns, for the fingerprint."""
-    _unpickled: tuple[str, ...] = ("_mapped", "_cache")
+    _unpickled: tuple[str, ...] = ("_mapped", "_stored", "_plain", "_cache")
 
     def _open(self, folder: str, shards: Sequence[ShardT], counts: Sequence[int]) -> None:
         """Set the shards.
@@ -63,8 +73,11 @@ class ShardSource(ABC, Generic[ShardT]):
 
     def _prepare(self) -> None:
         """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
-        self._mapped: dict[int, Bytes] = {}
-        block_of = partial(self._block_of, self._shards, self._mapped)  # a function of the class, not of the source
+        self._mapped: dict[int, Sliced] = {}
+        opened = partial(self._opened, self._shards, self._storage)  # functions of the class, not of the source
+        self._stored: BlockCache[Any] = BlockCache(opened, self._cache_bytes)
+        self._plain = self._stored.get if is_remote(self._folder) else partial(_kept, self._mapped, opened)
+        block_of = partial(self._block_of, self._shards, self._plain, opened)
         self._cache: BlockCache[Any] = BlockCache(block_of, self._cache_bytes)
         self._prepare_decoders()
 
@@ -73,7 +86,7 @@ class ShardSource(ABC, Generic[ShardT]):
         """Create the functions that decode records."""
 
     @abstractmethod
-    def _read_shard(self, number: int, data: Bytes, places: list[int]) -> Iterator[Any]:
+    def _read_shard(self, number: int, data: Sliced, places: list[int]) -> Iterator[Any]:
         """Yield the records of a shard.
 
         Args:
@@ -81,6 +94,19 @@ class ShardSource(ABC, Generic[ShardT]):
             data: bytes of the shard, `uint8[bytes]`.
             places: indices of the records in the shard.
         """
+
+    def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
+        """Return the ranges of a shard in a store that records lie in. Arguments as for `_read_shard`."""
+        return data.ranges_of(places, self._shards[number].samples)
+
+    def _reads_parts(self, data: StoredShard) -> bool:
+        """Return True if records are read by `_part`, which fetches the bytes that are not in its cache."""
+        return False
+
+    @classmethod
+    def _head_bytes(cls, shard: ShardT, data: StoredShard) -> int:
+        """Return the number of bytes before the first sample of a shard. `data` has the bytes of the offsets in memory."""
+        return 4 * (shard.samples + 2)
 
     @abstractmethod
     def _field_names(self) -> Sequence[str]:
@@ -92,7 +118,7 @@ class ShardSource(ABC, Generic[ShardT]):
         """Return the bytes of a shard whose file has the compressed bytes `data`."""
 
     @classmethod
-    def _samples_in(cls, data: Bytes) -> int:
+    def _samples_in(cls, data: Sliced) -> int:
         """Return the number of samples that a shard of the bytes `data` says it has."""
         return int.from_bytes(data[:4].tobytes(), "little")
 
@@ -102,7 +128,7 @@ class ShardSource(ABC, Generic[ShardT]):
         return size == shard.bytes
 
     @classmethod
-    def _part_of(cls, shard: ShardT, data: Bytes, part: int) -> Any:
+    def _part_of(cls, shard: ShardT, data: Sliced, part: int) -> Any:
         """Return a part of a shard that is decompressed or decoded on its own, for the cache.
 
         Args:
@@ -113,39 +139,44 @@ class ShardSource(ABC, Generic[ShardT]):
         raise NotImplementedError
 
     @classmethod
-    def _block_of(cls, shards: Sequence[ShardT], mapped: dict[int, Bytes], block: int) -> Any:
+    def _block_of(
+        cls, shards: Sequence[ShardT], plain: Callable[[int], Sliced], opened: Callable[[int], Sliced], block: int
+    ) -> Any:
         number, part = divmod(block, BLOCKS)
-        if part == 0:
-            return cls._bytes_of(shards[number])
-        if number not in mapped:
-            mapped[number] = cls._bytes_of(shards[number])
-        return cls._part_of(shards[number], mapped[number], part - 1)
+        return cls._part_of(shards[number], plain(number), part - 1) if part else opened(number)
 
     @classmethod
-    def _bytes_of(cls, shard: ShardT) -> Bytes:
-        """Map a shard into memory and, if it is compressed, return its decompressed bytes.
+    def _opened(cls, shards: Sequence[ShardT], storage: StorageOptions, number: int) -> Sliced:
+        """Return the bytes of a shard: decompressed, mapped into memory, or read from a store when they are needed.
 
         Raises:
             ValueError: it does not have the size, or the number of samples, that the index says.
             OSError: the file cannot be mapped.
+            SourceError: the file cannot be read from a store.
         """
-        data = map_readable(shard.path)
+        shard = shards[number]
+        data: Sliced = cls._stored_shard(shard, storage) if is_remote(shard.path) else map_readable(shard.path)
         if shard.compression:
-            data = np.frombuffer(cls._unpack(shard, data), np.uint8)
+            data = np.frombuffer(cls._unpack(shard, data[:]), np.uint8)
         if not cls._has_size(shard, len(data)):
             damaged(f"the shard has {len(data):,} bytes, but the index says {shard.bytes:,}")
         if (samples := cls._samples_in(data)) != shard.samples:
             damaged(f"the shard has {samples:,} samples, but the index says {shard.samples:,}")
         return data
 
-    def _data(self, number: int) -> Bytes:
-        """Return the bytes of a shard: mapped, or decompressed."""
-        if self._shards[number].compression:
-            found: Bytes = self._cache.get(number * BLOCKS)
-            return found
-        if number not in self._mapped:
-            self._mapped[number] = self._bytes_of(self._shards[number])
-        return self._mapped[number]
+    @classmethod
+    def _stored_shard(cls, shard: ShardT, storage: StorageOptions) -> StoredShard:
+        data = StoredShard(open_file(shard.path, storage, shard.stamp))
+        if shard.compression:
+            return data
+        data = data.with_head(4 * (shard.samples + 2))
+        needed = cls._head_bytes(shard, data)
+        return data if needed <= data.nbytes else data.with_head(needed)
+
+    def _data(self, number: int) -> Sliced:
+        """Return the bytes of a shard: decompressed, mapped, or in a store."""
+        found: Sliced = self._cache.get(number * BLOCKS) if self._shards[number].compression else self._plain(number)
+        return found
 
     def _part(self, number: int, part: int) -> Any:
         """Return a part of a shard from the cache. The arguments are the numbers of the shard and of the part."""
@@ -173,11 +204,14 @@ class ShardSource(ABC, Generic[ShardT]):
         found: list[Any] = []
         key = -1
         try:
-            records = self._read_shard(number, self._data(number), (keys - self._first(number)).tolist())
+            data, places = self._data(number), keys - self._first(number)
+            if isinstance(data, StoredShard):
+                data = self._fetched(number, data, places)
+            records = self._read_shard(number, data, places.tolist())
             for key in keys.tolist():  # noqa: B007 - the error names it
                 found.append(next(records))
             return found
-        except (MissingExtraError, MemoryError):
+        except (MissingExtraError, MemoryError, SourceError):  # a SourceError of a store names the file and a remedy
             raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
             at_key = f" at record key {key}" if key >= 0 else ""
@@ -191,11 +225,39 @@ class ShardSource(ABC, Generic[ShardT]):
             path = shorten(self._shards[number].path)
             raise SourceError(f"{path} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
 
+    def _fetched(self, number: int, data: StoredShard, places: Int64s) -> StoredShard:
+        """Return a shard with the bytes of some records in memory, or on their way if they are read by `_part`."""
+        ranges = self._ranges(number, data, places)
+        if not self._reads_parts(data):
+            return data.with_ranges(ranges)
+        data.prefetch(ranges)
+        return data
+
+    def _announce(self, keys: Int64s) -> None:
+        parts = [(number, some - self._first(number)) for number, some in by_part(keys, self._ends)]
+        in_background([partial(in_parallel, self._prefetch, parts)])
+
+    def _prefetch(self, part: tuple[int, Int64s]) -> None:
+        """Start to fetch records of a shard.
+
+        Args:
+            part: number of the shard, and indices of the records in it.
+        """
+        number, places = part
+        shard = self._shards[number]
+        with suppress(Exception):  # the later read raises it
+            if shard.compression:
+                packed = self._stored_shard(shard, self._storage)
+                packed.prefetch([(0, len(packed))])
+            elif isinstance(data := self._plain(number), StoredShard):
+                data.prefetch(self._ranges(number, data, places))
+
     @property
     def facts(self) -> SourceFacts:
         return SourceFacts(
             array_keys=True,
             checks_keys=True,
+            announce=self._announce if is_remote(self._folder) else None,
             lengths_by=self.lengths_by,
             file_place=self.file_place,
             file_runs=self.file_runs,
@@ -233,7 +295,8 @@ class ShardSource(ABC, Generic[ShardT]):
                 f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. "
                 f"{f'Name one of {first_few(names, 8)}' if names else 'Pass lengths= as a function of a record'}."
             )
-        values = (self[key][name] for key in range(len(self)))
+        starts = range(0, len(self), _AT_A_TIME)
+        values = (each[name] for start in starts for each in self.__getitems__(range(len(self))[start:][:_AT_A_TIME]))
         try:
             return np.fromiter(map(length_of_value, values, range(len(self))), np.int64, len(self))
         except LengthsError:
@@ -250,6 +313,7 @@ class ShardSource(ABC, Generic[ShardT]):
     def close(self) -> None:
         """Release the mapped and decompressed shards. The source stays usable: the next read maps them again."""
         self._mapped.clear()
+        self._stored.forget()
         self._cache.forget()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -261,6 +325,13 @@ class ShardSource(ABC, Generic[ShardT]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} samples in {shorten(self._folder)})"
+
+
+def _kept(mapped: dict[int, Sliced], opened: Callable[[int], Sliced], number: int) -> Sliced:
+    """Return a mapped shard, which is mapped if it is missing in `mapped`."""
+    if number not in mapped:
+        mapped[number] = opened(number)
+    return mapped[number]
 
 
 def check_columns(chosen: Sequence[str], names: Sequence[str], folder: str, path: str) -> None:

@@ -31,9 +31,13 @@ from headrace.files.remote.store import close_stores
 from headrace.files.storage_options import storage_options_of
 from headrace.sources import (
     ArrayRecordDataSource,
+    HDF5Source,
     ImageFolderDataSource,
     JsonLinesDataSource,
+    LitDataSource,
+    MdsSource,
     MegatronSource,
+    NpzSource,
     ParquetDataSource,
     TarDataSource,
     TextLinesSource,
@@ -161,6 +165,10 @@ READERS = {
     "TokenSource": (TokenSource, "a.npy"),
     "MegatronSource": (MegatronSource, "a.bin"),
     "ImageFolderDataSource": (ImageFolderDataSource, "images"),
+    "MdsSource": (MdsSource, "mds"),
+    "LitDataSource": (LitDataSource, "litdata"),
+    "HDF5Source": (HDF5Source, "a.h5"),
+    "NpzSource": (NpzSource, "a.npz"),
     "TfdsDataSource": (lambda url, **more: TfdsDataSource("mnist", "train", url, **more), "data"),
     "convert": (
         lambda url, **more: _convert(url, Path(more["storage_options"]["cache_dir"], "out"), **more),
@@ -316,6 +324,7 @@ def test_commands_print_no_secret(command, host, tmp_path, capfd):
     assert SECRET not in "\n".join([*told, *capfd.readouterr()])
 
 
+@pytest.mark.usefixtures("host")  # opens what the library for stores opens once in a process
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_in_messages_tell_no_secret(kind):
     """However short they are cut, alone or in containers, as objects, bytes or paths."""

@@ -51,6 +51,16 @@ def test_a_file_without_time_stamps_is_an_error_that_says_so(tmp_path):
         DecodeVideo().map(path)
 
 
+def test_frames_with_equal_time_stamps_are_an_error_that_says_so(tmp_path):
+    """Two streams of MPEG in one file, whose times begin again: no frame is left out in silence."""
+    path = tmp_path / "two.ts"
+    path.write_bytes(2 * write_video(tmp_path / "a.ts", "libx264").read_bytes())
+    with pytest.raises(
+        VideoError, match=rf"two\.ts has {2 * COUNT} frames, but only {COUNT} different time stamps.*ffmpeg"
+    ):
+        DecodeVideo(frames=[0]).map(path)
+
+
 def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
     """The decoder goes on without an error, but frames are missing: the sound is not cut off in silence."""
     path, times = tmp_path / "a.flac", np.arange(16_000)[:, None] / 9 + np.array([0, np.pi / 2])
@@ -86,6 +96,25 @@ def test_sound_with_one_time_for_several_frames_is_whole(tmp_path):
     whole = np.concatenate([frame.to_ndarray()[0] for frame in frames]).astype(np.float32) / 32768
     np.testing.assert_allclose(DecodeAudio().map(path)[:, 0], whole, atol=1e-4)
     np.testing.assert_allclose(DecodeAudio(start=0.5, seconds=0.5).map(path)[:, 0], whole[24_000:48_000], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.wav", "adpcm_ms"), ("a.wav", "adpcm_yamaha"), ("a.wav", "pcm_s16le"), ("a.flac", "flac")]
+)
+def test_a_part_of_a_sound_is_exact(tmp_path, name, codec):
+    """Also where the times after a seek are estimates, or a packet cannot be decoded without those before it."""
+    path, tone = tmp_path / name, (np.sin(np.arange(40_000) ** 1.2 / 90) * 20_000).astype(np.int16)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream(codec, rate=8_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(tone[None], format="s16", layout="mono")
+        frame.rate, format_, size = 8_000, stream.codec_context.format.name, stream.codec_context.frame_size or 1024
+        for each in av.AudioResampler(format_, "mono", 8_000, size).resample(frame):
+            out.mux(stream.encode(each))
+        out.mux(stream.encode())
+    whole = DecodeAudio().map(path)
+    for start in (0, 1.5, 3.7):
+        part = DecodeAudio(start=start, seconds=0.5).map(path)
+        np.testing.assert_array_equal(part, whole[round(start * 8_000) :][:4_000])
 
 
 def test_no_seconds_of_sound_are_refused():

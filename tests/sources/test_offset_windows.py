@@ -120,7 +120,14 @@ def test_a_wrong_argument_is_named_with_what_to_pass(options, error, text):
         OffsetWindows({"x": np.arange(3)}, **given)
 
 
-@pytest.mark.parametrize(("frames", "text"), [([{"y": 1}], r"has no field 'x', only y"), ([1, 2], r"is an int")])
+@pytest.mark.parametrize(
+    ("frames", "text"),
+    [
+        ([{"y": 1}], r"has no field 'x', only y"),
+        ([1, 2], r"is an int"),
+        ([{"x": 1, "x_is_pad": 0}], r"has a field 'x_is_pad'"),
+    ],
+)
 def test_a_frame_without_the_field_is_named(frames, text):
     """With the fields that it has."""
     with pytest.raises(SourceError, match=rf"record 0, a frame of an episode, {text}"):

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import shutil
 import struct
 import threading
 import time
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from array_record.python import array_record_module
 from support import indexed_files as files
+from support import write_litdata, write_mds
 from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from support.source_conformance import assert_same
 
@@ -30,6 +32,8 @@ from headrace import (
     BlockShuffle,
     DataLoader,
     IndexSampler,
+    LitDataSource,
+    MdsSource,
     MegatronSource,
     MixedSource,
     ParquetDataSource,
@@ -92,6 +96,11 @@ def megatron(folder):
     np.arange(counts.sum(), dtype="<u2").tofile(folder / "x.bin")
 
 
+def copied(stored, folder):
+    """Shards that another library has written."""
+    shutil.copytree(stored, folder, dirs_exist_ok=True)
+
+
 KINDS = {
     "array_record": (
         lambda folder: [
@@ -116,6 +125,17 @@ KINDS = {
     "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),
     "json_lines": (lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines), JsonLinesDataSource),
     "text_lines": (text_lines, TextLinesSource),
+    "mds": (lambda folder: copied(write_mds.FOLDER / "none", folder), MdsSource),
+    "mds_zstd": (lambda folder: copied(write_mds.FOLDER / "zstd", folder), MdsSource),
+    "litdata": (lambda folder: copied(write_litdata.FOLDER / "mixed", folder), LitDataSource),
+    "litdata_chunk": (lambda folder: copied(write_litdata.FOLDER / "mixed_chunk", folder), LitDataSource),
+    "litdata_batch": (lambda folder: copied(write_litdata.FOLDER / "mixed_batch", folder), LitDataSource),
+    "litdata_sample": (lambda folder: copied(write_litdata.FOLDER / "mixed_sample", folder), LitDataSource),
+    "litdata_table": (lambda folder: copied(write_litdata.FOLDER / "plain", folder), LitDataSource),
+    "litdata_tokens": (
+        lambda folder: copied(write_litdata.FOLDER / "tokens", folder),
+        lambda path, **more: LitDataSource(path, block_size=4, **more),
+    ),
 }
 
 

@@ -19,8 +19,6 @@ from headrace import (
     DataLoader,
     HDF5Source,
     IndexSampler,
-    LitDataSource,
-    MdsSource,
     NpzSource,
     ZarrSource,
 )
@@ -365,13 +363,6 @@ def test_a_link_that_leads_nowhere_is_named(hdf5, link):
         file["broken"] = link
     with pytest.raises(SourceError, match=r"\.h5: 'broken' is a link to something that cannot be read.*name other"):
         HDF5Source(hdf5, "broken")
-
-
-@pytest.mark.parametrize("kind", [HDF5Source, NpzSource, MdsSource, LitDataSource])
-def test_a_url_is_refused_where_only_local_files_are_read(kind):
-    """The message says to copy the files."""
-    with pytest.raises(SourceNotFoundError, match=r"s3://bucket/a.* does not exist on this machine.*copy remote files"):
-        kind("s3://bucket/a")
 
 
 def test_a_zarr_group_in_a_zip_file_is_read(tmp_path):

@@ -178,7 +178,7 @@ def test_pickled_objects_of_litdata_are_read(tmp_path):
 
 def test_folders_without_chunks_are_named(tmp_path):
     """And an index without them."""
-    with pytest.raises(SourceNotFoundError, match=r"index.json does not exist on this machine. Pass a folder"):
+    with pytest.raises(SourceNotFoundError, match=r"index.json does not exist. Pass a folder"):
         LitDataSource(tmp_path)
     _, index = _copied(tmp_path)
     (tmp_path / "index.json").write_text(json.dumps({**index, "chunks": []}))

@@ -73,7 +73,7 @@ def test_pickled_objects_need_a_word(tmp_path):
 
 def test_folders_without_shards_are_named(tmp_path):
     """Folders without shards are named."""
-    with pytest.raises(SourceNotFoundError, match=r"index.json does not exist on this machine. Pass a folder"):
+    with pytest.raises(SourceNotFoundError, match=r"index.json does not exist. Pass a folder"):
         MdsSource(tmp_path)
     (tmp_path / "index.json").write_text('{"shards": [], "version": 2}')
     with pytest.raises(NoRecordsError, match="no samples"):

@@ -123,6 +123,7 @@ PIPELINES = {
         range(24), sampler=headrace.WeightedSampler(WEIGHTS, 12, replacement=False, num_epochs=2, seed=3)
     ),
     "classes": lambda: _loader(range(24), sampler=headrace.BalancedSampler(CLASSES, num_epochs=2, seed=3)),
+    "parts in turn": lambda: _loader(range(24), sampler=headrace.BpttSampler(24, 6, num_epochs=2, seed=3)),
     "costs": lambda: _ordered(
         shuffle=True, balance=headrace.Balance(WEIGHTS + 1, global_batch=6), shard=ShardOptions(1, 2)
     ),

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...chains.map_dataset import MapDataset
+from ...chains.nodes.budgeted import BudgetBatched
+from ...chains.nodes.items import Applied, Packed
 from ...chains.nodes.joins import Chosen
 from ...chains.nodes.node import Evaluated, Node, Source
 from ...chains.nodes.reordered import Reordered
 from ...common.identity.values import described
 from ...common.messages import short_repr
 from ...sources.mixed.source import MixedSource
+
+_WITH_OPERATION = Applied, Packed, BudgetBatched
 
 
 def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
@@ -47,7 +51,7 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
     if len(orders) == 1:
         words = (_describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two))
         return "order", " → ".join(words)
-    kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
+    kind = "operation" if isinstance(one, _WITH_OPERATION) or isinstance(two, _WITH_OPERATION) else "source"
     if orders:
         maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
         kind = "seed" if maps[0] == maps[1] else "order"
@@ -57,7 +61,8 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
 
 
 def _describe_node(node: Node) -> str:
-    names = (
-        ("index_map",) if isinstance(node, Reordered) else ("source",) if isinstance(node, Source) else ("operation",)
-    )
-    return short_repr(getattr(node, names[0], node.parameters))
+    if isinstance(node, Reordered):
+        return short_repr(node.index_map)
+    if isinstance(node, Source):
+        return short_repr(node.source)
+    return short_repr(node.operation if isinstance(node, _WITH_OPERATION) else node.parameters)

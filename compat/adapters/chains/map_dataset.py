@@ -6,7 +6,7 @@ In: sources, and the operations to apply to their records. Out: elements at any 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....chains.arguments import as_named, finite, indices_of
@@ -145,7 +145,7 @@ class MapDataset(OurMapDataset[T]):
         >>> len(MapDataset.source([]))
         0
         """
-        return Chain(Source(NoRecords() if hasattr(source, "__len__") and not len(source) else as_source(source)))
+        return Chain(Source(NoRecords() if isinstance(source, Sized) and not len(source) else as_source(source)))
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:

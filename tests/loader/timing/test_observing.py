@@ -16,12 +16,14 @@ from support.own_streams import Count
 from support.played_executors import SIGKILL, Played
 
 from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, Pack, ReadOptions, load
+from headrace.common.units import format_bytes
 from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 from headrace.loader.timing.times import OperationTimes, SlowestCall, TaskTimes
 from headrace.loader.work import stopwatch
 from headrace.loader.work.stopwatch import CALL_SECONDS, OperationClock, needed_seconds
+from headrace.reporting.metrics.families import LoopMetrics
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
 
@@ -42,6 +44,12 @@ def _slow(element):
 def _slow_once(number):
     if number == 77:
         time.sleep(20e-3)
+    return number
+
+
+def _large_once(number):
+    if number == 7:
+        np.ones(300_000_000, np.uint8)
     return number
 
 
@@ -155,6 +163,21 @@ def test_the_deaths_of_workers_are_counted():
         assert "SIGKILL" in observer.last_of_workers()[-1].what
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report it in this way")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_largest_memory_of_a_worker_process_is_known(workers):
+    """300 MB that a record needs for a moment are in the statistics, the table and the metrics; not in those of other loops."""
+    options = {"num_epochs": 1, "worker_count": workers, "worker_kind": "process", "batch_size": 4}
+    before = _drained(load(range(40), **options)).workers.memory
+    with iter(load(range(40), transformations=[_large_once], **options)) as iterator:
+        list(iterator)
+        stats = iterator.stats()
+        metrics = {each.name: each.values for each in LoopMetrics({"train": iterator}).families()}
+    assert stats.workers.memory > 300_000_000 > before > 1_000_000
+    assert f"largest memory {format_bytes(stats.workers.memory)}" in str(stats)
+    assert metrics["worker_memory_bytes"] == [(stats.workers.memory, ("train",))]
+
+
 def test_nothing_is_noted_with_observe_false():
     """The waits of the loop are told as ever."""
     loader = load(range(20), transformations=[Batch(4)], num_epochs=1)
@@ -240,7 +263,7 @@ def test_any_thread_may_ask_while_tasks_are_noted():
     """Nothing is counted twice or lost, and of many tasks the last ones are kept."""
 
     class Task:
-        stage, start, stop = 0, 0, 1
+        stage, span, blocks = 0, (0, 1), ()
 
     class Block:
         times, moments = TaskTimes(0, 1.0, 2.0, 0.0, 0.0, 1, 1, 8), (0.0, 1.0, 2.0)
