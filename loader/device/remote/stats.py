@@ -58,13 +58,14 @@ class RemoteStats(FeederStats):
 def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
     """Return the statistics of the loaders of all hosts as those of one loader.
 
-    Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers of steps, times of the loop
-    and quantiles are the largest of all hosts.
+    Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers of steps, times of the loop,
+    quantiles and the memory of a worker are the largest of all hosts.
     """
     numbers = sorted({stage.number for stats in hosts for stage in stats.stages})
     stages = [[stage for stats in hosts for stage in stats.stages if stage.number == number] for number in numbers]
     workers = [stats.workers for stats in hosts if stats.workers is not None]
     names = dict.fromkeys(name for stats in hosts for name in stats.quantiles)
+    most = max((each.memory for each in workers), default=0)
     longest: dict[str, Any] = {
         name: max(getattr(one, name) for one in hosts) for name in ("steps", "elapsed", "waited")
     }
@@ -72,7 +73,7 @@ def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
         hosts,
         **longest,
         stages=tuple(map(_one_stage, stages)),
-        workers=_sum(workers, **_means(workers, "busy", "starved", "hand_over")) if workers else None,
+        workers=_sum(workers, memory=most, **_means(workers, "busy", "starved", "hand_over")) if workers else None,
         quantiles={
             name: _largest([stats.quantiles[name] for stats in hosts if name in stats.quantiles]) for name in names
         },

@@ -100,7 +100,7 @@ def of_host(records: int, each: float, tag: int = 1) -> IteratorStats:
     stage = StageStats(
         0, 1, records, 1, 8 * records, True, True, records * each, 0.0, 0.0, 0.0, each, 0.0, each, 0.5, (slow,)
     )
-    workers = WorkerStats(2, each, 1.0 - each, 0.0, 2, 1, 100, 200)
+    workers = WorkerStats(2, each, 1.0 - each, 0.0, 2, 1, 100, 200, 10 * records)
     waits = (0.0, *[each] * 9)
     return IteratorStats(
         *(10, 2.0 + each, 1.0, 2, 3, (stage,), records, 8 * records, 100, None, workers),
@@ -120,7 +120,7 @@ def test_statistics_of_hosts_are_added_up():
     assert (stage.cpu_share, stage.queued, stage.ahead, stage.reads) == (0.375, 0.375, 1.0, True)
     (operation,) = stage.operations
     assert operation == OperationStats(1, "decode", 17.5, 17.5 / 40, 40, 0.5, 7)
-    assert found.workers == WorkerStats(4, 0.375, 0.625, 0.0, 4, 2, 200, 400)
+    assert found.workers == WorkerStats(4, 0.375, 0.625, 0.0, 4, 2, 200, 400, 300)
     assert found.quantiles["next"].p50 == 0.5
     nothing = IteratorStats(0, 0.0, 0.0)
     assert together([nothing, one]).stages == one.stages
