@@ -44,7 +44,7 @@ class Epochs(Resumable, Generic[Kind]):
     """
 
     def __init__(self, loader_of: Callable[[int], Any], count: int | None, open_loader: Callable[[Any], Kind]) -> None:
-        self._loader_of = loader_of
+        self.loader_of = loader_of  # makes the loader of an epoch, for tools
         self._count = count
         self._open_loader = open_loader
         self._closed = False
@@ -54,10 +54,10 @@ class Epochs(Resumable, Generic[Kind]):
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
         """Return the same epochs, from the beginning; `open_loader` makes each epoch's iterator from the epoch's loader."""
-        return Epochs(self._loader_of, self._count, open_loader)
+        return Epochs(self.loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
-        return self._open_loader(self._loader_of(number))
+        return self._open_loader(self.loader_of(number))
 
     def __next__(self) -> Kind:
         """Return the iterator of the next epoch. After a restore, it has the rest of the restored epoch.
@@ -152,10 +152,21 @@ class Epochs(Resumable, Generic[Kind]):
         self._number, self._batches, self._begun = number, batches, False
 
     def _state_after(self) -> bytes:
-        state = LoaderState.from_json(self._batches.get_state())
-        identity = state.identity.with_order(0, {**state.identity.order, "epoch": self._number + 1})
-        start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))
-        return LoaderState(start, self._batches.step, state.shard, identity).to_json()
+        return start_of_epoch(self._number + 1, self._batches.get_state(), self._batches.step)
+
+
+def start_of_epoch(number: int, state: bytes, step: int) -> bytes:
+    """Return the state at the start of an epoch.
+
+    Args:
+        number: number of the epoch, from 0.
+        state: state in another epoch of the same shard.
+        step: number of the first step.
+    """
+    other = LoaderState.from_json(state)
+    identity = other.identity.with_order(0, {**other.identity.order, "epoch": number})
+    start = Cursor((0,) * len(other.cursor.positions), (0,) * len(other.cursor.skips))
+    return LoaderState(start, step, other.shard, identity).to_json()
 
 
 def epoch_of(state: LoaderState) -> int:

@@ -18,9 +18,9 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,15 @@ from ..common.validation import NUMBERS
 from ..errors import HostsError
 from ..loader.device.hosts.folder import folder_store
 from ..loader.device.hosts.store import KeyValueStore, MessageStore, jax_processes
+from ..loader.device.remote.stats import RemoteStats
 from ..loader.device.stats import FeederStats
 from ..loader.stats import LITTLE, IteratorStats
 from ..loader.timing.quantiles import Quantiles
 from .loops import both_stats, check_loop, host_iterator, without_line
 
 _LOGGER = logging.getLogger("headrace")
+
+T = TypeVar("T")
 
 # Chosen.
 LOG_SECONDS = 60.0
@@ -99,7 +102,7 @@ class HostStats:
 
 def _waits_of_feeder(fed: FeederStats, stats: IteratorStats | None) -> tuple[float, str]:
     """Return the mean seconds of a step that a feeder's user waited for data of this host, and for what."""
-    last = fed.last[-RECENT:] if fed.steps > RECENT else fed.last[1:]
+    last = _recent(fed.last, fed.steps)
     if not last:
         return 0.0, ""
     means = np.mean(np.array([each[1:] for each in last]), axis=0)
@@ -113,8 +116,13 @@ def _waits_of_feeder(fed: FeederStats, stats: IteratorStats | None) -> tuple[flo
 def _waits_of_iterator(stats: IteratorStats | None) -> tuple[float, str]:
     if stats is None:
         return 0.0, ""
-    waits = stats.last_waits[-RECENT:] if stats.steps > RECENT else stats.last_waits[1:]
+    waits = _recent(stats.last_waits, stats.steps)
     return (statistics.fmean(waits) if waits else 0.0), stats.most_work()
+
+
+def _recent(last: Sequence[T], steps: int) -> Sequence[T]:
+    """Return the last 100 of some items of steps, without that of the first step of all."""
+    return last[-RECENT:] if steps > RECENT else last[1:]
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,28 @@ class HostsStats:
         if most.own_wait <= LITTLE * most.step_seconds or not most.step_seconds:
             return None
         return most if most.own_wait > CLEARLY * statistics.median(others) else None
+
+    @classmethod
+    def of_remote(cls, fed: RemoteStats, count: int) -> HostsStats:
+        """Return the statistics of all hosts, of whose loaders one process makes batches.
+
+        A host also waits for its loader while the program works, and this costs nothing. So of these waits counts the
+        share that the program waited for the slowest host.
+
+        Args:
+            fed: statistics of the loop in the controlling process.
+            count: number of hosts.
+        """
+        waits = [_waits_of_iterator(host.stats) for host in fed.hosts]
+        longest, last = max((own for own, _ in waits), default=0.0), _recent(fed.last, fed.steps)
+        waited = statistics.fmean(each.waited for each in last) if last else 0.0
+        share = min(1.0, waited / longest) if longest else 0.0
+        each = fed.elapsed / fed.steps if fed.steps else 0.0
+        hosts = [
+            HostStats(number, host.name, fed.steps, each, share * own, cause, host.stats.quantiles)
+            for number, (host, (own, cause)) in enumerate(zip(fed.hosts, waits))
+        ]
+        return cls(tuple(hosts), count)
 
     def verdict(self) -> str:
         """Return a sentence that names the slowest host and the cause, or says that no host is clearly slower.
@@ -193,10 +223,11 @@ def watch_hosts(
 
     Call it on all hosts, in the same order, for the same loop. Every `seconds` seconds a thread publishes a small text, which
     takes at most some milliseconds. The hosts exchange it by the coordination service of jax, or by files in a folder, as
-    `loader.across_hosts` does.
+    `loader.across_hosts` does. The iterator of a `RemoteLoader`, which controls all hosts, asks them instead, when you ask for
+    the statistics.
 
     Args:
-        loop: an iterator or a device feeder.
+        loop: an iterator, a device feeder, or the iterator of a `RemoteLoader`.
         folder: folder that all hosts share; may be that of `across_hosts`. None (default): use jax.
         seconds: seconds between two texts; default 10.
         log: True (default): the first process writes the verdict to the log, at most once a minute: logger "headrace",
@@ -227,7 +258,9 @@ def watch_hosts(
     shard = None if host is None else host.pipeline.shard
     me, count = (0, 1) if shard is None else (shard.shard_index, shard.shard_count)
     store: MessageStore | None = None
-    if folder is not None and count > 1:
+    if hasattr(loop, "host_count"):  # this process controls all hosts
+        count = loop.host_count
+    elif folder is not None and count > 1:
         store = folder_store(folder, me, range(count))
     elif folder is None and (count > 1 or _is_connected()):
         me, count = jax_processes()
@@ -256,6 +289,7 @@ class HostWatch(ClosedAtExit):
         self._loop: Callable[[], Any] = weakref.ref(loop)
         self._me, self._count, self._store, self._key = me, count, store, key
         self._own = HostStats.of(me, loop)  # the last that was known, also when the loop is gone
+        self._all = HostsStats((), count) if hasattr(loop, "host_count") else None  # of a loop that can ask all hosts
         self._closed = threading.Event()
         self._seconds, self._log_at = seconds, time.monotonic() + LOG_SECONDS if log and me == 0 else float("inf")
         self._thread = threading.Thread(target=self._publish_for_ever, name="headrace-hosts", daemon=True)
@@ -263,6 +297,11 @@ class HostWatch(ClosedAtExit):
 
     def stats(self) -> HostsStats:
         """Return the statistics of this host now, and of the others when they published them last. Any thread may call this."""
+        if self._all is not None:
+            loop = self._loop()
+            if loop is not None:
+                self._all = HostsStats.of_remote(loop.stats(), self._count)
+            return self._all
         hosts = {self._me: self._publish()}
         texts = self._store.there(self._key) if self._store is not None and self._store.is_open else {}
         for process, text in texts.items():
@@ -284,7 +323,8 @@ class HostWatch(ClosedAtExit):
             if self._store is not None and not self._store.open(self._closed.is_set):
                 return
             while not self._closed.wait(self._seconds):
-                self._publish()
+                if self._all is None:
+                    self._publish()
                 if time.monotonic() >= self._log_at:
                     self._log_at = time.monotonic() + LOG_SECONDS
                     _LOGGER.info("%s", self.stats())

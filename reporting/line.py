@@ -12,7 +12,7 @@ from tqdm.std import tqdm
 from ..common.units import format_bytes
 from ..loader.state.position import Resumable
 from ..loader.timing.snapshot import Snapshot
-from .loops import snapshot
+from .loops import asked, snapshot
 
 SECONDS = 0.5  # smallest time between two updates of the line: numbers that change faster cannot be read
 
@@ -105,7 +105,7 @@ class Progress(Resumable):
             length: int | None = len(self._iterator)
         except TypeError:  # endless, or known only when it has ended
             length = None
-        passed = int(_asked(self._iterator, "passed") or 0)
+        passed = int(asked(self._iterator, "passed") or 0)
         own = {"total": length, "initial": passed, "unit": "step", "mininterval": SECONDS, "disable": disable}
         return kind(**own, dynamic_ncols=True, **self._line)
 
@@ -124,20 +124,12 @@ class Progress(Resumable):
         new, self._before = now.since(self._before), now
         each = 1 / new.elapsed if new.elapsed > 0 else 0.0
         rates = [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"] if now.records else []
-        epoch = _asked(self._iterator, "epoch")
+        epoch = asked(self._iterator, "epoch")
         epochs = [] if epoch is None else [f"epoch {epoch}"]
         bar.set_postfix_str(", ".join([*rates, f"waited {new.waited * each:.1%}", *epochs]))
 
 
 _NOTHING = Snapshot(0, 0.0, 0.0)
-
-
-def _asked(iterator: Any, name: str) -> Any:
-    """Return an attribute of an iterator; None if the iterator does not have it, or if the value is unknown."""
-    try:
-        return getattr(iterator, name)
-    except (AttributeError, TypeError):
-        return None
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.messages import short_repr
+from ..errors import ClosedError
 from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
@@ -32,6 +33,14 @@ def snapshot(loop: Any) -> Snapshot | None:
     return found if isinstance(found, Snapshot) else None
 
 
+def asked(loop: Any, name: str) -> Any:
+    """Return an attribute of a loop; None if the loop does not have it, does not know it, or was closed."""
+    try:
+        return getattr(loop, name)
+    except (AttributeError, TypeError, ClosedError):
+        return None
+
+
 def check_loop(loop: Any) -> None:
     """Check that a loop comes from headrace.
 
@@ -45,11 +54,11 @@ def check_loop(loop: Any) -> None:
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Return two statistics of a loop: of the `DataLoader`'s iterator, and of the device feeder; None for each that is missing.
+    """Return two statistics of a loop: of the loader, and of the device feeder; None for each that is missing.
 
     Raises:
         TypeError: the loop does not come from headrace.
     """
     check_loop(loop)
-    loop, host = without_line(loop), host_iterator(loop)
-    return None if host is None else host.stats(), None if loop is host else loop.stats()
+    stats = without_line(loop).stats()
+    return (stats.loader, stats) if isinstance(stats, FeederStats) else (stats, None)

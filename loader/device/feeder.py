@@ -17,7 +17,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.live.changes import ProgramChange, at_changes, change_of
+from ..state.live.changes import as_changed, at_changes, change_of
 from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins
@@ -241,9 +241,7 @@ class Feeder(StreamPositionAPI):
             ValueError: the step is too early; or a value is outside its range.
         """
         upstream, own = self._upstream, self._description
-        loaders = upstream.loader("change").as_made[0]
-        for each in upstream.changes:
-            loaders = each.described(loaders) if isinstance(each, ProgramChange) else loaders
+        loaders = as_changed(upstream.loader("change").as_made[0], upstream.changes)
         ahead = own.host_buffer + own.device_buffer + 2
         wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
         upstream.add(change_of(self.here(), loaders, wanted, at_step, ahead))

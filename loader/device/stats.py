@@ -93,11 +93,11 @@ class FeederStats:
                 *table(f"{self.steps:,} steps", self.elapsed, rows),
                 *lines_of_waits(self.quantiles.get("next")),
                 *work,
-                f"What to do: {self._advice()}",
+                f"What to do: {self.advice()}",
             ]
         )
 
-    def _advice(self) -> str:
+    def advice(self) -> str:
         waited, *parts = self.total
         if waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."

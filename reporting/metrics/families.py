@@ -20,7 +20,7 @@ from ...loader.timing.snapshot import PARTS_OF_A_WAIT, Snapshot
 from ...sources.facts import facts_of
 from ...sources.mixed.source import MixedSource
 from ..hosts import HostsStats, HostWatch
-from ..loops import both_stats, check_loop, host_iterator, snapshot, without_line
+from ..loops import asked, both_stats, check_loop, host_iterator, snapshot, without_line
 
 _Values: TypeAlias = list[tuple[float, tuple[str, ...]]]
 
@@ -147,14 +147,13 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
         stats = seen.fed if seen.fed is not None else seen.stats
         return _of_quantiles(stats.quantiles) if stats is not None else ()
     if where == "part":
-        return [(each, part) for part, each in (getattr(seen.loop, name, None) or {}).items()]
+        return [(each, part) for part, each in (asked(seen.loop, name) or {}).items()]
     if where == "leaf":
         return [(seen.loop.part_records[part] * mean, part, leaf) for (part, leaf), mean in seen.lengths.items()]
-    owner = {"counted": seen.counted, "loop": seen.loop, "workers": seen.stats and seen.stats.workers}[where]
-    try:
-        return [(float(getattr(owner, name)),)]
-    except (TypeError, AttributeError):  # it has none, as something else than a loader's loop has no epoch
-        return []
+    owners = {"counted": seen.counted, "loader": seen.stats, "loop": seen.loop}
+    owner = (seen.stats and seen.stats.workers) if where == "workers" else owners[where]
+    value = asked(owner, name)  # something else than a loader's loop has no epoch
+    return [] if value is None else [(float(value),)]
 
 
 def _of_quantiles(quantiles: Mapping[str, Quantiles]) -> Iterator[tuple[Any, ...]]:
@@ -199,8 +198,8 @@ _LABELS["quantile"] = ["part", "quantile"]
 
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
-    "records_total": ("counted.records", "Records that were read."),
-    "bytes_total": ("counted.nbytes", "Bytes of the records that were read."),
+    "records_total": ("loader.records", "Records that were read."),
+    "bytes_total": ("loader.nbytes", "Bytes of the records that were read."),
     "seconds_total": ("counted.elapsed", "Time in which the elements were received, the program's own work included."),
     "waited_seconds_total": ("counted.waited", "Time of these that the program waited for elements."),
     "skipped_total": ("loop.skipped_count", "Records or batches left out because they failed."),

@@ -5,6 +5,7 @@ In: numbers. Out: arrays of the host, and answers.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 
 from ..hosts.template import from_text
 from ..prepared import Prepared
-from .host import Answer, answer_of, as_prepared, on_host, text_of
+from .host import QUESTIONS, Answer, answer_of, as_prepared, on_host
+from .texts import bytes_of, named_stats, told
 
 UNKNOWN = (-1, 0)
 """Layout and rows where no layout is expected."""
@@ -51,6 +53,7 @@ class Caller:
         self._expected = UNKNOWN
         self._keys = {UNKNOWN: 0}  # number of each layout and number of rows
         self._layouts: dict[int, Prepared] = {}
+        self._reading = threading.RLock()  # one that a signal's handler may take again
 
     def ask(self, taken: int) -> AskedBatch:
         """Ask for the next batch, which is expected to be like the last one.
@@ -84,11 +87,31 @@ class Caller:
 
     def text(self, method: str, number: int = 0) -> str:
         """Return the text that a method of the loader returns."""
+        return self._bytes(method, number).decode()
+
+    def stats(self) -> tuple[str, Any]:
+        """Return the name of the machine, and the statistics of the loader. Any thread may call this."""
+        return named_stats(self._bytes("stats"))
+
+    def tell(self, taken: int, question: str, argument: int = -1) -> Any:
+        """Return the answer to one of `QUESTIONS` about the position after some batches, or raise the host's error."""
+        return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
+
+    def change(self, content: bytes) -> None:
+        """Change the run of the host, or raise the host's error; see `HostSide.change`."""
+        call = on_host(self.cpus, np.frombuffer(content, np.uint8))
+        with self._reading:
+            told(bytes_of(lambda start: self._loader.part(self._call(start)) if start else self._loader.change(call)))
+
+    def _bytes(self, method: str, *numbers: int) -> bytes:
         first: Callable[[Any], Any] = getattr(self._loader, method)
-        return text_of(lambda start: self._loader.part(self._call(start)) if start else first(self._call(number)))
+        with self._reading:  # the host has one text at a time
+            return bytes_of(
+                lambda start: self._loader.part(self._call(start)) if start else first(self._call(*numbers))
+            )
 
     def end(self) -> Any:
-        """Close the loader. The result is an array that is there when that is done."""
+        """Close the loader. The result is an array for `last_stats`, which is there when that is done."""
         return self._loader.end(self._call())
 
     def _call(self, *numbers: int, key: int = 0) -> Any:

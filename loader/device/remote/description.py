@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....common.validation import whole_number
 from .options import RemoteOptions
 
 if TYPE_CHECKING:
+    from .epochs import RemoteEpochs
     from .iterator import RemoteIterator
 
 
@@ -42,6 +44,31 @@ class RemoteLoader(RemoteOptions):
     ...     [batch.tolist() for batch in batches]
     [[0, 1, 2, 3], [4, 5, 6, 7]]
     """
+
+    def epochs(self, count: int) -> RemoteEpochs:
+        """Return an iterable with one loop per epoch: `for epoch in loader.epochs(3): for batch in epoch:`.
+
+        As `DataLoader.epochs` of the loader of each host; `on_uneven` holds for the end of each epoch. One state covers all
+        epochs, and can be restored on another number of hosts. For each epoch, `make_loader` is called again.
+
+        Args:
+            count: number of epochs.
+
+        Raises:
+            TypeError: `count` is not an integer; or, when a loop begins, `make_loader` does not return a `DataLoader`.
+            ValueError: `count` is below 1; or, when a loop begins, as in `DataLoader.epochs`.
+
+        >>> import jax, headrace
+        >>> def make_loader(shard):
+        ...     return headrace.load(range(3), batch_size=2, shard_options=shard)
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+        >>> with headrace.RemoteLoader(make_loader, (mesh, "data")).epochs(2) as epochs:
+        ...     [[batch.tolist() for batch in epoch] for epoch in epochs]
+        [[[0, 1], [2]], [[0, 1], [2]]]
+        """
+        from .epochs import RemoteEpochs
+
+        return RemoteEpochs(self, whole_number("count", count, 1, None, "a number of epochs"))
 
     def __iter__(self) -> RemoteIterator:
         from .iterator import RemoteIterator

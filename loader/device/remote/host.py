@@ -8,6 +8,7 @@ shapes. So `next` and `take` get a longer argument for each layout and number of
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,9 +25,12 @@ from ..hosts.template import to_text
 from ..prepared import Arrangement, Prepared
 from ..transfer import describe_cut, is_supported, narrower
 from ..upstream import Upstream
+from .texts import LAST_BYTES, part_of, stats_as_bytes
 
-PART_BYTES = 1 << 12
-"""Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
+SKIPPED = "skipped_count"
+
+QUESTIONS = ("passed", "len", "part_epochs", "part_records", "last_records", "records_at", SKIPPED)
+"""Names of values that the hosts are asked for: of `StreamPosition`, and one of the loader's iterator."""
 
 END, BATCH, FAILED = range(3)
 """Kinds of an answer."""
@@ -78,28 +82,43 @@ class HostSide:
 
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
-        loader = make_loader(ShardOptions(*share.shard))
-        self._iterator = iter(loader)
-        self._upstream = Upstream(self._iterator, owned=True)
-        self._upstream.loader("RemoteLoader")
-        self._repeats = Repeats(loader) if share.repeats else None
-        self._marks = {0: self._upstream.mark()}
+        self._repeats: Repeats | None = None
         self._batches: dict[int, Prepared] = {}  # by step, until the controlling process has received the step
         self._asked = 0
         self._numbers: dict[Hashable, int] = {}  # of layouts
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
         self._messages: dict[int, str] = {}  # errors and warnings, by step
         self._warned, self._text = False, b""
+        self._failure: Exception | None = (
+            None  # which each step tells, as an error of another host's class cannot travel
+        )
+        try:
+            self._make(make_loader)
+        except Exception as error:
+            self._failure = error
+
+    def _make(self, make_loader: Callable[[ShardOptions], Any]) -> None:
+        loader = make_loader(ShardOptions(*self._share.shard))
+        self._iterator = iter(loader)
+        self._upstream = Upstream(self._iterator, owned=True)
+        self._upstream.loader("RemoteLoader")
+        self._repeats = Repeats(loader) if self._share.repeats else None
+        self._marks = {0: self._upstream.mark()}
+
+    def _check_made(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def restore(self, text: Any) -> Any:
         """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error."""
         try:
+            self._check_made()
             told = json.loads(np.asarray(text).tobytes())
             states, strict = [state.encode() for state in told["states"]], told["strict"]
             if len(states) == self._share.shard[1]:
                 self._iterator.set_state(states[self._share.shard[0]], strict)
             else:
-                self._iterator.set_states(states, strict)
+                self._iterator.set_states(states, strict, told["equal_steps"])
             self._marks = {0: self._upstream.mark()}
             answer = Answer(BATCH)
         except Exception as error:
@@ -113,16 +132,25 @@ class HostSide:
             call: number of steps that were received, and the expected layout and rows; -1 if no layout is expected.
         """
         taken, layout, rows = numbers_of(call)
+        if self._failure is not None:
+            self._messages.clear()
+            return [], _on(call, _in_words(self._failed(taken, self._failure)))
         for former in (self._marks, self._batches, self._messages):
             for step in [step for step in former if step < taken]:
                 del former[step]
         step, self._asked = self._asked, self._asked + 1
-        answer = self._read(step, lambda: next(self._iterator, None))
+        answer = self._read(step, self._next)
         mark = self._marks[step + 1] = self._upstream.mark()
         if answer.kind == BATCH:
             answer = answer._replace(usual=self._upstream.usual_rows(mark, answer.rows, False))
         answer = answer._replace(at=int(mark.step))
         return self._placed(call, step, layout, rows), _on(call, _in_words(answer))
+
+    def _next(self) -> Any:
+        try:
+            return self._upstream.read()
+        except StopIteration:
+            return None
 
     def take(self, call: Any) -> Any:
         """Return the batch of a step that was read: `call` has the step, the layout, and the number of rows."""
@@ -194,15 +222,67 @@ class HostSide:
 
     def state(self, call: Any) -> Any:
         """Return the first part of the state after some batches; their number is the first one of `call`."""
-        number = min(numbers_of(call)[0], max(self._marks))
-        return self._begin_text(call, self._marks[number].get_state().decode())
+        self._check_made()
+        return self._begin_text(call, self._here(numbers_of(call)[0]).get_state().decode())
 
     def layout(self, call: Any) -> Any:
         """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
+    def stats(self, call: Any) -> Any:
+        """Return the first part of the loader's statistics, which are bytes for `named_stats`."""
+        self._check_made()
+        return self._begin(call, stats_as_bytes(self._iterator.stats()))
+
+    def tell(self, call: Any) -> Any:
+        """Return the first part of bytes for `told`: the answer to a question about the position after some batches.
+
+        Args:
+            call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for none.
+        """
+        self._check_made()
+        taken, question, argument = numbers_of(call)
+        mark = self._here(taken)
+        try:
+            found = (
+                self._iterator.skipped_count if QUESTIONS[question] == SKIPPED else getattr(mark, QUESTIONS[question])
+            )
+            answer = found(*([argument] if argument >= 0 else [])) if callable(found) else found
+            return self._begin(call, pickle.dumps((answer, None)))
+        except Exception as error:
+            return self._begin(call, pickle.dumps((None, error)))
+
+    def change(self, content: Any) -> Any:
+        """Change the run from a step on, and return the first part of bytes for `told`.
+
+        Args:
+            content: pickle of the number of batches that were received, and arguments of `change_of`.
+        """
+        from ...state.live.changes import as_changed, change_of
+
+        try:
+            self._check_made()
+            taken, wanted, at_step, ahead = pickle.loads(np.asarray(content).tobytes())
+            loaders = as_changed(self._upstream.loader("change").as_made[0], self._upstream.changes)
+            self._upstream.add(change_of(self._here(taken), loaders, wanted, at_step, ahead))
+            return self._begin(content, pickle.dumps((None, None)))
+        except Exception as error:
+            return self._begin(content, pickle.dumps((None, error)))
+
+    def _here(self, taken: int) -> Any:
+        """Return the position after some batches, with changes of the run that its state has to tell."""
+        mark = self._marks[min(taken, max(self._marks))]
+        if not self._upstream.changes:
+            return mark
+        from ...state.live.changes import at_changes
+
+        return at_changes(mark, self._upstream.changes)
+
     def _begin_text(self, call: Any, text: str) -> Any:
-        self._text = text.encode()
+        return self._begin(call, text.encode())
+
+    def _begin(self, call: Any, content: bytes) -> Any:
+        self._text = content
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
@@ -210,11 +290,13 @@ class HostSide:
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader. The result is an `Answer` without meaning."""
+        """Close the loader, and return its statistics; zeros if it could not be made."""
+        if self._failure is not None:
+            return _on(call, np.zeros(LAST_BYTES, np.uint8))
         if self._repeats is not None:
             self._repeats.close()
         self._iterator.close()
-        return _on(call, _in_words(Answer(END)))
+        return _on(call, part_of(stats_as_bytes(self._iterator.stats()), 0, LAST_BYTES))
 
 
 def as_prepared(batch: Any) -> Prepared:
@@ -252,26 +334,6 @@ def _in_words(answer: Answer) -> Any:
 def answer_of(array: Any) -> Answer:
     """Return the answer of which a host has made an array."""
     return Answer(*np.asarray(array).view(np.int64).tolist())
-
-
-def part_of(text: bytes, start: int) -> Any:
-    """Return a part of a text, from a byte on, and the length of the whole text, as an array of a fixed length."""
-    content = len(text).to_bytes(8, "little") + text[start : start + PART_BYTES - 8]
-    return np.frombuffer(content.ljust(PART_BYTES, b"\0"), np.uint8)
-
-
-def text_of(read: Callable[[int], Any]) -> str:
-    """Return the text that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
-
-    >>> text_of(lambda start: part_of(b"a text", start))
-    'a text'
-    """
-    content, length = b"", -1
-    while len(content) != length:
-        array = np.asarray(read(len(content))).tobytes()
-        length = int.from_bytes(array[:8], "little")
-        content = (content + array[8:])[:length]
-    return content.decode()
 
 
 def _on(call: Any, value: Any) -> Any:

@@ -143,6 +143,13 @@ class ProgramChange(NamedTuple):
 Change: TypeAlias = WeightsChange | ProgramChange
 
 
+def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
+    """Return the pipeline as the program would build it after `changes`; changes of the weights of a mix are ignored."""
+    for change in changes:
+        loaders = change.described(loaders) if isinstance(change, ProgramChange) else loaders
+    return loaders
+
+
 def change_of(
     here: StreamPosition, loaders: Pipeline, wanted: Mapping[str, Any], at_step: int | None = None, ahead: int = 0
 ) -> Change:

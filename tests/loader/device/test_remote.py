@@ -3,40 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support import device_programs
 
 pytest.importorskip("jax.experimental.colocated_python")
-
-PRELUDE = """
-import jax, numpy as np
-import headrace
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-devices = np.array(jax.devices())
-assert len(devices) == 8
-mesh = Mesh(devices, ("data",))
-whole = np.arange(200)
-
-def remote(make_loader, hosts, on_uneven="pad", sharding=(mesh, "data"), **options):
-    return headrace.RemoteLoader(make_loader, sharding, on_uneven, host_of=lambda device: device.id * hosts // 8, **options)
-
-def real(iterator):
-    return [np.asarray(batch)[np.asarray(iterator.mask)].tolist() for batch in iterator]
-"""
-
-
-@pytest.fixture(scope="module")
-def interpreter():
-    """One with eight devices."""
-    own = device_programs.Interpreter(**device_programs.EIGHT)
-    yield own
-    own.close()
-
-
-@pytest.fixture
-def run(interpreter):
-    """Runs a program, and returns what it prints."""
-    return lambda program: interpreter.run(PRELUDE + device_programs.textwrap.dedent(program))
 
 
 def test_batches_are_those_of_one_loader(run):
@@ -179,6 +147,35 @@ def test_an_error_on_a_host_is_raised_here(run):
             assert batches.step == 3
         """
     )
+
+
+def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
+    """At each step, also after a restore; the iterator can be closed."""
+    printed = run(
+        """
+        def make(shard, fails=True):
+            if shard.shard_index == 1 and fails:
+                raise OSError("no such folder")
+            return headrace.load(whole, batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make, 2)) as batches:
+            for _ in range(2):
+                try:
+                    next(batches)
+                except headrace.errors.HostsError as error:
+                    print(error)
+        with iter(remote(lambda shard: make(shard, False), 2)) as batches:
+            state = batches.get_state()
+        with iter(remote(make, 2)) as batches:
+            batches.set_state(state)
+            try:
+                next(batches)
+            except headrace.errors.CheckpointError as error:
+                print(error)
+        """
+    ).splitlines()
+    assert len(printed) == 3
+    assert all("OSError: no such folder" in line for line in printed)
+    assert all("process 1 failed" in line for line in printed[:2])
 
 
 def test_wrong_arguments_are_refused(run):
@@ -402,7 +399,7 @@ def test_batches_may_have_many_leaves(run):
             return headrace.load(records, batch_size=8, num_epochs=1, shard_options=shard)
         with iter(remote(make, 2)) as batches:
             first = next(batches)
-            assert len(headrace.loader.device.hosts.template.to_text(first)) > headrace.loader.device.remote.host.PART_BYTES
+            assert len(headrace.loader.device.hosts.template.to_text(first)) > headrace.loader.device.remote.texts.PART_BYTES
             for number in range(100):
                 got = np.asarray(first[f"a_leaf_of_number_{number}"]).tolist()
                 assert got == [x + number for x in [*range(0, 16, 2), *range(1, 16, 2)]]

@@ -1,0 +1,82 @@
+"""The epochs of a loader on many hosts that one process controls.
+
+In: a description of the loader, and a number of epochs. Out: an iterator of all hosts for each epoch, with one state for all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....common.messages import a_kind_of
+from ....samplers import ShardOptions
+from ...epochs import Epochs, epoch_of, start_of_epoch
+from ...state.schema import LoaderState
+from .iterator import RemoteIterator
+from .options import RemoteOptions
+from .states import as_one, of_shards
+
+
+@dataclass(frozen=True)
+class OfEpoch:
+    """Function that makes the loader of one epoch, on a host.
+
+    Attributes:
+        make_loader: makes the loader of all epochs.
+        count: number of epochs.
+        number: number of the epoch, from 0.
+    """
+
+    make_loader: Callable[[ShardOptions], Any]
+    count: int
+    number: int
+
+    def __call__(self, shard: ShardOptions) -> Any:
+        """Return the loader of the epoch, for a shard.
+
+        Raises:
+            TypeError: `make_loader` returns something else than a `DataLoader`.
+            ValueError: as in `DataLoader.epochs`.
+        """
+        loader = self.make_loader(shard)
+        epochs = loader.epochs(self.count) if hasattr(loader, "epochs") else None
+        if not isinstance(epochs, Epochs):
+            raise TypeError(
+                f"epochs() needs a make_loader that returns a DataLoader, but this one returns {a_kind_of(loader)}. Return the "
+                "result of headrace.load or headrace.DataLoader."
+            )
+        return epochs.loader_of(self.number)
+
+
+class RemoteEpochs(Epochs[RemoteIterator]):
+    """Epochs of all hosts, one after another, each with its own iterator; made by `RemoteLoader.epochs`.
+
+    As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of hosts. Each epoch makes the
+    loaders of all hosts anew. States are checked when the hosts begin. After `close`, the state cannot be read.
+    """
+
+    def __init__(self, description: RemoteOptions, count: int) -> None:
+        def of_epoch(number: int) -> Any:
+            return dataclasses.replace(description, make_loader=OfEpoch(description.make_loader, count, number))
+
+        super().__init__(of_epoch, count, iter)
+
+    def set_state(self, state: bytes, strict: bool = True) -> None:
+        """Move to a state from `get_state`, perhaps of a run on another number of hosts.
+
+        Args:
+            state: result of `get_state`.
+            strict: False accepts a state of another source, sampler or other operations.
+
+        Raises:
+            CheckpointError: it is not a state of epochs of a `RemoteLoader`.
+        """
+        _, shards = of_shards(state)
+        epoch = epoch_of(LoaderState.from_json(shards[0].encode()))
+        self._go_to(epoch, lambda batches: batches.set_state(state, strict))
+
+    def _state_after(self) -> bytes:
+        step, shards = of_shards(self._batches.get_state())
+        return as_one(step, [start_of_epoch(self._number + 1, each.encode(), step).decode() for each in shards])

@@ -1,0 +1,67 @@
+"""The position of the user of a `RemoteLoader` in the streams of all hosts.
+
+In: a function that asks the hosts. Out: the values that iterators return: lengths, records. A host is asked only for a value
+that only it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+
+class RemotePosition:
+    """Position between the batch that the user received last and the next one.
+
+    Args:
+        step: number of the next batch.
+        ask: function of a name of `StreamPosition` and an argument, which returns the values of all shards, in their order.
+        shortest: True if the shard with the fewest batches ends the stream.
+    """
+
+    def __init__(self, step: int, ask: Callable[..., list[Any]], shortest: bool) -> None:
+        self.step, self._ask, self._shortest = step, ask, shortest
+
+    @property
+    def epoch(self) -> NoReturn:  # a progress line would ask for it again and again
+        raise TypeError(
+            "the iterator of a RemoteLoader does not know its epoch, because only the hosts do. Loop over loader.epochs(…), "
+            "and read epochs.epoch."
+        )
+
+    @property
+    def passed(self) -> int:
+        return int(max(self._ask("passed")))
+
+    def len(self) -> int:
+        lengths = self._ask("len")
+        return int(min(lengths) if self._shortest else max(lengths))
+
+    @property
+    def part_epochs(self) -> dict[str, int]:
+        return _largest(self._ask("part_epochs"))
+
+    @property
+    def part_records(self) -> dict[str, int]:
+        return _largest(self._ask("part_records"))
+
+    def last_records(self) -> Any:
+        return _joined(self._ask("last_records"))
+
+    def records_at(self, step: int) -> Any:
+        return _joined(self._ask("records_at", step))
+
+
+def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Return the largest numbers, because each shard counts the records of all shards up to its own last record."""
+    return {name: max(shard[name] for shard in shards) for name in shards[0]}
+
+
+def _joined(shards: Sequence[Any]) -> Any:
+    """Return the records of all shards, one shard after another; by part, if the shards tell them by part."""
+    if isinstance(shards[0], dict):
+        names = dict.fromkeys(name for shard in shards for name in shard)
+        return {name: np.concatenate([shard[name] for shard in shards if name in shard]) for name in names}
+    return np.concatenate(shards)
