@@ -11,7 +11,8 @@ from ...common.fields import replaced
 from ..plan import stages as plan
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Span
-from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
+from ..work.group_rows import single_rows
+from ..work.tasks import GroupTask, SpanTask, Task, input_count
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:

@@ -24,8 +24,8 @@ from ...common.messages import first_few
 from ...common.redaction import redacted
 from ..interrupts import Uninterrupted, code_of, wait_until
 from ..plan.pipeline import Pipeline
-from ..work.explain import READING, is_ours, name_of, task_in_words
-from ..work.tasks import NO_BLOCKS, Busy, SpanTask
+from ..work.explain import READING, Busy, is_ours, name_of, task_in_words
+from ..work.tasks import NO_BLOCKS, SpanTask
 from .transport import Hang
 
 if TYPE_CHECKING:

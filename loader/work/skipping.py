@@ -15,6 +15,7 @@ from ...operations.protocol import Element
 from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
 from .explain import describe_error, forget, keys_of
+from .group_rows import single_rows
 from .tasks import (
     NO_BLOCKS,
     Block,
@@ -26,7 +27,6 @@ from .tasks import (
     SpanTask,
     Task,
     input_count,
-    single_rows,
 )
 
 RunPart = Callable[[Task], Block]

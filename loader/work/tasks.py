@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fields import replaced
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
 
@@ -286,10 +285,8 @@ class SpanTask(NamedTuple):
         stop: end of the local positions, exclusive.
         leaf: index in `Pipeline.every_leaf` of the source with its sampler: of this shard, or of a shard of an earlier
             run, whose local positions these then are.
-        since: for a source without random access, an earlier position and the source's state there;
-            else None.
-        only: for a task of one window, the index of the only element of the window to keep; None:
-            all elements are kept.
+        since: for a source without random access, an earlier position and the source's state there; else None.
+        only: for a task of one window, the index of the only element of the window to keep; None: all.
     """
 
     stage: int
@@ -337,7 +334,6 @@ class GroupTask(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The range of its rows: from 0 to their number."""
         return 0, input_count(self)
 
     @property
@@ -357,25 +353,11 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 """Blocks (the rows of one task each), each with a range `[start, stop)` of its rows: together, the rows of a group."""
 
 
-# A plain tuple, because it is made for every batch, in a fifth of the time of a named one.
-Busy: TypeAlias = tuple[float, Task, int]
-"""A task that is running: the time at which it began (`perf_counter` seconds), the task, the identifier of its thread."""
-
-
 def input_count(task: Task) -> int:
     """Return the number of positions or rows that a task works on."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(stop - start for _, start, stop in task.rows)
-
-
-def single_rows(task: GroupTask) -> list[GroupTask]:
-    """Split a task about rows into one task for each row, in order."""
-    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
-    order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
-    return [
-        replaced(task, rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)
-    ]
 
 
 RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"

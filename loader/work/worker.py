@@ -21,7 +21,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
 from .blocks import apart, without_delivered
-from .explain import explained, name_of
+from .explain import Busy, explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, Gathering, readers_of
 from .sequential import SequentialReader, run_throughs_of
@@ -34,7 +34,6 @@ from .tasks import (
     NO_BLOCKS,
     Block,
     Blocks,
-    Busy,
     Failure,
     GroupTask,
     Located,
