@@ -1,0 +1,53 @@
+"""States that are refused, and what the messages tell to do."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from support.damage import sealed
+
+from headrace import ShardOptions, load
+from headrace.errors import CheckpointError
+from headrace.loader.state.live.places import step_of
+
+
+def _loader(seed=1, shard=0):
+    """A shard of two."""
+    options = {"batch_size": 2, "num_epochs": 1, "shuffle": True, "seed": seed}
+    return load(range(20), shard_options=ShardOptions(shard, 2), **options)
+
+
+def _state():
+    with iter(_loader()) as iterator:
+        next(iterator)
+        return iterator.get_state()
+
+
+@pytest.mark.parametrize(
+    ("count", "message"), [(2**63 - 1, "the state does not fit this loader"), (2**63, "the state is damaged: cursor=")]
+)
+def test_a_count_that_does_not_fit_in_64_bits_is_damage(count, message):
+    """A smaller one that the loader does not reach is a state of another loader."""
+    state = json.loads(_state())
+    state["cursor"][0] = [count]
+    with iter(_loader()) as iterator, pytest.raises(CheckpointError, match=message):
+        iterator.set_state(sealed(state))
+
+
+@pytest.mark.parametrize(("seed", "more"), [(1, False), (2, True)])
+def test_a_state_of_another_shard_is_refused_with_a_remedy_for_each_change(seed, more):
+    """If the pipeline has changed, too, the remedy says what to do about that."""
+    with iter(_loader(seed, 1)) as iterator, pytest.raises(CheckpointError, match="the state belongs to another") as caught:
+        iterator.set_state(_state())
+    assert "set_states(…) with the states of all shards" in str(caught.value)
+    assert ("or with strict=False if the other changes are on purpose" in str(caught.value)) is more
+
+
+def test_a_change_begins_after_the_steps_that_were_read_ahead():
+    """An earlier step is refused; the message names the first one that is possible."""
+    here = SimpleNamespace(step=5)
+    assert [step_of(here, at_step, 2) for at_step in (None, 7, 9)] == [7, 7, 9]
+    with pytest.raises(ValueError, match=r"the next step is 5, .* 2 steps ahead\. Pass 7 or more"):
+        step_of(here, 6, 2)
