@@ -1,6 +1,7 @@
 """Count how many small faults, planted in the package one at a time, the tests find.
 
-In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file, and a summary by group of modules.
+In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file; a list of those that no test finds; and a
+summary by group of modules.
 
     python3 -m uv run --group test --with coverage python tests/mutate.py 520 --out mutants.jsonl
 
@@ -53,13 +54,44 @@ OF_LINE, OF_MODULE = 60, 15
 """Seconds of the tests of one mutant that execute its line, and of those that execute another line of its module."""
 
 EQUIVALENT = {
+    ("operations/packing/plan.py", "KEPT_DOCUMENTS = 1 << 20", "(1 >> 20)"): "fewer documents are kept: slower",
     (
         "operations/packing/plan.py",
-        "1 << 20",
-        "(1 >> 20)",
-    ): "documents whose pieces are kept: less is slower, not other rows",
+        "if len(self._kept) * self._window >= KEPT_DOCUMENTS:",
+        "(len(self._kept) * self._window > KEPT_DOCUMENTS)",
+    ): "one more window is kept",
+    ("loader/plan/leaf.py", "return int(self.places(local, local + 1)[0])", "(2)"): "the first of two places is taken",
+    ("loader/plan/stages.py", "MIN_SPAN, MAX_SPAN = 32, 1024", "(33)"): "tasks are one position longer",
+    ("loader/stream/flow.py", "planned: bool = False,", "(True)"): "tasks have other lengths",
+    ("loader/stream/join.py", "self._inputs[number].has(1, wait=False)", "(2)"): "more is begun in advance",
+    (
+        "loader/work/steps/faults.py",
+        "alone = fault is None or (window is not None and fault.number > window)",
+        "(fault.number >= window)",
+    ): "a window shuffle never fails itself",
+    (
+        "loader/work/steps/chain.py",
+        "if self._pipeline.traced and self._context.packed is not None:",
+        "(self._pipeline.traced or self._context.packed is not None)",
+    ): "what is kept without a trace is never read",
+    ("loader/work/steps/chain.py", "seeds_globals: bool = False,", "(True)"): "every caller passes it",
+    ("loader/work/worker.py", "stacks_rows: bool = False,", "(True)"): "rows are put into columns in vain",
+    (
+        "loader/executors/batches_at_hand.py",
+        "if rows > MOST_COPIED * min(map(len, (first, *(each for each, _, _ in others[:-1])))):",
+        "(2)",
+    ): "the batch is made elsewhere",
+    ("loader/executors/processes/zygote.py", "KEPT_FREE = 1 << 30", "(2)"): "more memory is kept for reuse",
+    ("loader/executors/processes/zygote.py", "wakeup.recv(4096)", "(4097)"): "one wake-up has a byte",
+    ("conversion/prepare.py", "_BEGIN = 60", "(61)"): "one more character is kept, whose value does not matter",
+    ("conversion/processes.py", "worker.channel.close()", "pass"): "the channel is closed with its last reference",
+    (
+        "conversion/processes.py",
+        "if time.monotonic() >= last + REPORT_SECONDS:",
+        "(last - REPORT_SECONDS)",
+    ): "progress is reported more often",
 }
-"""Mutants that change nothing that can be seen, by file, code before and code after, and why. They are not in the score."""
+"""Mutants that change nothing that can be seen, by file, line before and new code, and why. They are not in the score."""
 
 APART = {
     "loader/executors/processes/zygote.py": (
@@ -94,6 +126,7 @@ class Mutant(NamedTuple):
         start, stop: range of bytes of the file that is replaced.
         was: code before the change.
         now: code after it.
+        text: the first line of the changed code, without indentation.
     """
 
     group: str
@@ -103,6 +136,11 @@ class Mutant(NamedTuple):
     stop: int
     was: str
     now: str
+    text: str
+
+    @property
+    def is_equivalent(self) -> bool:
+        return (self.file, self.text, self.now) in EQUIVALENT
 
 
 def mutants_of(file: Path) -> Iterator[tuple[Path, Any, ast.AST]]:
@@ -117,7 +155,9 @@ def _mutant(group: str, file: Path, node: Any, changed: ast.AST) -> Mutant:
     begins = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
     now = f"({ast.unparse(changed)})" if isinstance(changed, ast.expr) else ast.unparse(changed)
-    return Mutant(group, file.relative_to(ROOT).as_posix(), node.lineno, start, stop, data[start:stop].decode(), now)
+    text = data.splitlines()[node.lineno - 1].decode().strip()
+    name = file.relative_to(ROOT).as_posix()
+    return Mutant(group, name, node.lineno, start, stop, data[start:stop].decode(), now, text)
 
 
 def _walk(tree: ast.AST) -> Iterator[Any]:
@@ -238,7 +278,8 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
     """Return, for each mutant, the tests to run and their seconds, the fastest first.
 
     They are the tests that execute its line, and some that execute another line of its module: a line that only
-    processes of workers execute belongs to no test. A line with few tests of its own gets tests of its folder, too.
+    processes of workers execute belongs to no test. A line without a test, such as that of a constant, gets more tests
+    of its module, and tests of its folder, too.
     """
     from coverage import CoverageData
 
@@ -258,7 +299,11 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
         of_room = {name for name in times if name.startswith(room + "/")} - of_line - of_module
         chosen[mutant] = [
             (name, times[name])
-            for names, seconds in ((of_line, OF_LINE), (of_module, OF_MODULE), (of_room, 0 if of_line else OF_MODULE))
+            for names, seconds in (
+                (of_line, OF_LINE),
+                (of_module, OF_MODULE if of_line else OF_LINE),
+                (of_room, 0 if of_line else OF_MODULE),
+            )
             for name in _fastest(names, times, seconds)
         ]
     return chosen
@@ -315,12 +360,13 @@ def main() -> None:
         wanted = executing(data, mutants, times)
         tests.find(mutants[len(known) :], wanted, options.out)
     known = [json.loads(line) for line in options.out.read_text().splitlines()]
-    equivalent = [each for each in known if (each["file"], each["was"], each["now"]) in EQUIVALENT]
-    counted = [each for each in known if each not in equivalent]
+    results = [(mutant, bool(each["found"])) for mutant, each in zip(mutants, known)]
+    counted = [(mutant, found) for mutant, found in results if not mutant.is_equivalent]
+    print(*(f"{one.file}:{one.line}: {one.was} -> {one.now}" for one, found in counted if not found), sep="\n")
     for group in (*GROUPS, "all"):
-        found = [bool(each["found"]) for each in counted if group in (each["group"], "all")]
-        print(f"{group:12} {sum(found):4} of {len(found):4} found")
-    print(f"{len(equivalent)} others change nothing that can be seen")
+        of_group = [found for mutant, found in counted if group in (mutant.group, "all")]
+        print(f"{group:12} {sum(of_group):4} of {len(of_group):4} found")
+    print(f"{len(results) - len(counted)} others change nothing that can be seen")
 
 
 if __name__ == "__main__":
