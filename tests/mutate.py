@@ -81,6 +81,22 @@ EQUIVALENT = {
         "if rows > MOST_COPIED * min(map(len, (first, *(each for each, _, _ in others[:-1])))):",
         "(2)",
     ): "the batch is made elsewhere",
+    ("loader/device/hosts/repeats.py", "iterator.close()", "pass"): "an iterator without a reference closes itself",
+    (
+        "conversion/outputs/arrow_values.py",
+        "if kinds <= _EXACT.get(str(array.type), frozenset()):",
+        "(kinds < _EXACT.get(str(array.type), frozenset()))",
+    ): "the values are compared one by one: slower",
+    (
+        "conversion/inputs/from_files.py",
+        "if record[0] - found[0][0] > CHUNK_BYTES:",
+        "(record[0] + found[0][0])",
+    ): "chunks are shorter",
+    (
+        "loader/work/slabs.py",
+        "memory = self._leased(size) if size >= PAGE else self._piece(size)",
+        "(size > PAGE)",
+    ): "arrays of a page share memory with others",
     ("loader/executors/processes/zygote.py", "KEPT_FREE = 1 << 30", "(2)"): "more memory is kept for reuse",
     ("loader/executors/processes/zygote.py", "wakeup.recv(4096)", "(4097)"): "one wake-up has a byte",
     ("conversion/prepare.py", "_BEGIN = 60", "(61)"): "one more character is kept, whose value does not matter",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from support.damage import sealed
 
 from headrace import ShardOptions, load
 from headrace.errors import CheckpointError
+from headrace.loader.state.files import process_of
 from headrace.loader.state.live.places import step_of
 
 
@@ -51,3 +53,9 @@ def test_a_change_begins_after_the_steps_that_were_read_ahead():
     assert [step_of(here, at_step, 2) for at_step in (None, 7, 9)] == [7, 7, 9]
     with pytest.raises(ValueError, match=r"the next step is 5, .* 2 steps ahead\. Pass 7 or more"):
         step_of(here, 6, 2)
+
+
+def test_the_name_of_a_file_tells_the_process_that_wrote_it():
+    """Its index and the number of processes; other files are of no process."""
+    names = ("process_3-of-12.json", "process_3.json", "loader.json")
+    assert [process_of(Path("states", name)) for name in names] == [(3, 12), None, None]
