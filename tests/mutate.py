@@ -62,6 +62,11 @@ EQUIVALENT = {
     ): "one more window is kept",
     ("loader/plan/leaf.py", "return int(self.places(local, local + 1)[0])", "(2)"): "the first of two places is taken",
     ("loader/plan/stages.py", "MIN_SPAN, MAX_SPAN = 32, 1024", "(33)"): "tasks are one position longer",
+    (
+        "loader/plan/stages.py",
+        "return self.leaf is not None and self.number in regrouped and not self.groups",
+        "(self.groups)",
+    ): "rows that are sent to another process are put into columns, or not",
     ("loader/stream/flow.py", "planned: bool = False,", "(True)"): "tasks have other lengths",
     ("loader/stream/join.py", "self._inputs[number].has(1, wait=False)", "(2)"): "more is begun in advance",
     (
