@@ -6,6 +6,8 @@ from headrace import GrowthOptions, MixSampler
 from headrace.samplers.changing.sampler import ChangingSampler
 from headrace.samplers.mix.looks import MixLooks
 
+BOTH = {"a": False, "b": False}  # neither begins an epoch
+
 
 def looks_of(growth, count):
     """The first positions that are checked, and the parts that are due there, in a mix drawn in the order a b a a b a."""
@@ -24,7 +26,7 @@ def looks_of(growth, count):
         (GrowthOptions(), [(5, {"a": True}), (9, {"a": True}), (14, {"a": True})]),
         (
             GrowthOptions("now", every=4),
-            [(4, dict(a=False, b=False)), (5, {"a": True}), (8, dict(a=False, b=False)), (9, {"a": True})],
+            [(4, BOTH), (5, {"a": True}), (8, BOTH), (9, {"a": True})],
         ),
     ],
     ids=["epoch", "now"],

@@ -41,7 +41,10 @@ def test_a_count_that_does_not_fit_in_64_bits_is_damage(count, message):
 @pytest.mark.parametrize(("seed", "more"), [(1, False), (2, True)])
 def test_a_state_of_another_shard_is_refused_with_a_remedy_for_each_change(seed, more):
     """If the pipeline has changed, too, the remedy says what to do about that."""
-    with iter(_loader(seed, 1)) as iterator, pytest.raises(CheckpointError, match="the state belongs to another") as caught:
+    with (
+        iter(_loader(seed, 1)) as iterator,
+        pytest.raises(CheckpointError, match="the state belongs to another") as caught,
+    ):
         iterator.set_state(_state())
     assert "set_states(…) with the states of all shards" in str(caught.value)
     assert ("or with strict=False if the other changes are on purpose" in str(caught.value)) is more

@@ -48,7 +48,10 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     ("reason", "message"),
     [
         ("ended", r"a worker ended\. Correct the operation or the source that ends it, or"),
-        ("was stopped after timeout=5", "=5. Pass a larger timeout=, correct the operation or the source that hangs, or"),
+        (
+            "was stopped after timeout=5",
+            "=5. Pass a larger timeout=, correct the operation or the source that hangs, or",
+        ),
     ],
 )
 def test_a_task_that_is_given_up_says_why_its_workers_ended(reason, message):
