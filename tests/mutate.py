@@ -86,6 +86,11 @@ EQUIVALENT = {
         "if rows > MOST_COPIED * min(map(len, (first, *(each for each, _, _ in others[:-1])))):",
         "(2)",
     ): "the batch is made elsewhere",
+    (
+        "loader/device/hosts/arrays.py",
+        "leading, rows, with_rows = leading_rows(shapes, [], [False] * len(shapes))",
+        "(True)",
+    ): "the flags count only beside divided leaves",
     ("loader/device/hosts/repeats.py", "iterator.close()", "pass"): "an iterator without a reference closes itself",
     (
         "conversion/outputs/arrow_values.py",

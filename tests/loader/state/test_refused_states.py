@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.damage import sealed
 
-from headrace import ShardOptions, load
+from headrace import BudgetBatch, DataLoader, IndexSampler, ShardOptions, load
 from headrace.errors import CheckpointError
 from headrace.loader.state.files import process_of
 from headrace.loader.state.live.places import step_of
@@ -48,6 +50,27 @@ def test_a_state_of_another_shard_is_refused_with_a_remedy_for_each_change(seed,
         iterator.set_state(_state())
     assert "set_states(…) with the states of all shards" in str(caught.value)
     assert ("or with strict=False if the other changes are on purpose" in str(caught.value)) is more
+
+
+@pytest.mark.parametrize(("skipped", "is_refused"), [((1, 3), False), ((5, 7), True)])
+def test_shapes_of_planned_batches_do_not_change_before_steps_that_are_still_to_be_left_out(skipped, is_refused):
+    """They may change after these steps."""
+    arrays = [np.full(3, key) for key in range(24)]
+
+    def opened(tokens):
+        planned = BudgetBatch(tokens, pad_to=(3,), lengths=[3] * 24)
+        sampler = IndexSampler(24, num_epochs=1)
+        return iter(DataLoader(data_source=arrays, sampler=sampler, operations=[planned]).skip([skipped]))
+
+    with opened(6) as before, opened(12) as after:
+        seen = [key for batch in itertools.islice(before, 2) for key in batch["tokens"][:, 0].tolist()]
+        if is_refused:
+            with pytest.raises(CheckpointError, match="the shapes of the batches cannot change"):
+                after.set_state(before.get_state(), strict=False)
+        else:
+            after.set_state(before.get_state(), strict=False)
+            rest = [key for batch in after for key in batch["tokens"][:, 0].tolist()]
+            assert len({*seen, *rest}) == len([*seen, *rest]) == 24 - 4
 
 
 def test_a_change_begins_after_the_steps_that_were_read_ahead():
