@@ -87,6 +87,12 @@ def test_the_pairs_are_those_of_a_nested_loop(lefts, rights, how):
     assert joined.__getitems__(keys) == expected[::-1]
 
 
+def test_the_only_match_may_be_the_first_record_of_the_right_source():
+    """Its index is 0, which is not the absence of a match."""
+    joined = JoinedByKey([{"id": 4}, {"id": 5}], [{"id": 5, "y": 1}, {"id": 6, "y": 2}], on="id")
+    assert list(joined) == [{"id": 5, "y": 1}]
+
+
 def test_columns_of_integers_are_joined_as_values_are():
     """Signed and unsigned: -1 is not 2**64 - 1."""
     left = {"id": np.array([-1, 5, 7]), "x": np.arange(3)}
