@@ -100,6 +100,8 @@ def test_columns_of_integers_are_joined_as_values_are():
     assert [record["y"] for record in JoinedByKey(left, right, on="id")] == [1]
     both = {"id": np.array([2**64 - 1, 5], np.uint64), "y": np.arange(2)}
     assert [int(record["id"]) for record in JoinedByKey(left, both, on="id")] == [5]
+    zero = {"id": np.array([-1, 0, 1]), "x": np.arange(3)}
+    assert [int(record["id"]) for record in JoinedByKey(zero, [{"id": 0, "y": 1}], on="id")] == [0]
 
 
 def test_a_join_of_chains_has_maps_shuffles_and_filters_of_both():
