@@ -1,6 +1,7 @@
 """Count how many small faults, planted in the package one at a time, the tests find.
 
-In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file, and a summary by group of modules.
+In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file; a list of those that no test finds; and a
+summary by group of modules.
 
     python3 -m uv run --group test --with coverage python tests/mutate.py 520 --out mutants.jsonl
 
@@ -29,6 +30,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.equivalents import EQUIVALENT
+
 ROOT = Path(__file__).resolve().parent.parent
 
 GROUPS = {
@@ -51,15 +54,6 @@ LEFT_OUT = ("loader/executors/ray/", "sources/arrow/lance")
 
 OF_LINE, OF_MODULE = 60, 15
 """Seconds of the tests of one mutant that execute its line, and of those that execute another line of its module."""
-
-EQUIVALENT = {
-    (
-        "operations/packing/plan.py",
-        "1 << 20",
-        "(1 >> 20)",
-    ): "documents whose pieces are kept: less is slower, not other rows",
-}
-"""Mutants that change nothing that can be seen, by file, code before and code after, and why. They are not in the score."""
 
 APART = {
     "loader/executors/processes/zygote.py": (
@@ -94,6 +88,7 @@ class Mutant(NamedTuple):
         start, stop: range of bytes of the file that is replaced.
         was: code before the change.
         now: code after it.
+        text: the first line of the changed code, without indentation.
     """
 
     group: str
@@ -103,6 +98,11 @@ class Mutant(NamedTuple):
     stop: int
     was: str
     now: str
+    text: str
+
+    @property
+    def is_equivalent(self) -> bool:
+        return (self.file, self.text, self.now) in EQUIVALENT
 
 
 def mutants_of(file: Path) -> Iterator[tuple[Path, Any, ast.AST]]:
@@ -117,7 +117,9 @@ def _mutant(group: str, file: Path, node: Any, changed: ast.AST) -> Mutant:
     begins = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
     now = f"({ast.unparse(changed)})" if isinstance(changed, ast.expr) else ast.unparse(changed)
-    return Mutant(group, file.relative_to(ROOT).as_posix(), node.lineno, start, stop, data[start:stop].decode(), now)
+    text = data.splitlines()[node.lineno - 1].decode().strip()
+    name = file.relative_to(ROOT).as_posix()
+    return Mutant(group, name, node.lineno, start, stop, data[start:stop].decode(), now, text)
 
 
 def _walk(tree: ast.AST) -> Iterator[Any]:
@@ -238,7 +240,8 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
     """Return, for each mutant, the tests to run and their seconds, the fastest first.
 
     They are the tests that execute its line, and some that execute another line of its module: a line that only
-    processes of workers execute belongs to no test. A line with few tests of its own gets tests of its folder, too.
+    processes of workers execute belongs to no test. A line without a test, such as that of a constant, gets more tests
+    of its module, and tests of its folder, too.
     """
     from coverage import CoverageData
 
@@ -258,7 +261,11 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
         of_room = {name for name in times if name.startswith(room + "/")} - of_line - of_module
         chosen[mutant] = [
             (name, times[name])
-            for names, seconds in ((of_line, OF_LINE), (of_module, OF_MODULE), (of_room, 0 if of_line else OF_MODULE))
+            for names, seconds in (
+                (of_line, OF_LINE),
+                (of_module, OF_MODULE if of_line else OF_LINE),
+                (of_room, 0 if of_line else OF_MODULE),
+            )
             for name in _fastest(names, times, seconds)
         ]
     return chosen
@@ -315,12 +322,13 @@ def main() -> None:
         wanted = executing(data, mutants, times)
         tests.find(mutants[len(known) :], wanted, options.out)
     known = [json.loads(line) for line in options.out.read_text().splitlines()]
-    equivalent = [each for each in known if (each["file"], each["was"], each["now"]) in EQUIVALENT]
-    counted = [each for each in known if each not in equivalent]
+    results = [(mutant, bool(each["found"])) for mutant, each in zip(mutants, known)]
+    counted = [(mutant, found) for mutant, found in results if not mutant.is_equivalent]
+    print(*(f"{one.file}:{one.line}: {one.was} -> {one.now}" for one, found in counted if not found), sep="\n")
     for group in (*GROUPS, "all"):
-        found = [bool(each["found"]) for each in counted if group in (each["group"], "all")]
-        print(f"{group:12} {sum(found):4} of {len(found):4} found")
-    print(f"{len(equivalent)} others change nothing that can be seen")
+        of_group = [found for mutant, found in counted if group in (mutant.group, "all")]
+        print(f"{group:12} {sum(of_group):4} of {len(of_group):4} found")
+    print(f"{len(results) - len(counted)} others change nothing that can be seen")
 
 
 if __name__ == "__main__":

@@ -138,10 +138,12 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
-    """With progress=False; by default, a last line says what was done."""
+    """With progress=False; by default, a last line says what was done, also by worker processes."""
     convert(tfrecords, tmp_path / "one")
     assert capsys.readouterr() == ("", "")
     convert(tfrecords, tmp_path / "two", progress=True)
+    assert capsys.readouterr().err.startswith("3/3 shards, 100 records, ")
+    convert(tfrecords, tmp_path / "three", progress=True, workers=1)
     assert capsys.readouterr().err.startswith("3/3 shards, 100 records, ")
 
 

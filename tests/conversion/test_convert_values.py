@@ -13,6 +13,7 @@ import pytest
 from support.conversions import convert, read
 
 import headrace
+from headrace.conversion.outputs.arrow_values import holds
 from headrace.conversion.outputs.encoding import as_example, as_json
 from headrace.conversion.outputs.parquet import ParquetOutput
 from headrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
@@ -53,6 +54,21 @@ def test_a_time_is_no_day():
     """Arrow leaves its hours out."""
     with pytest.raises(ConversionError, match="column 'a'"):
         ParquetOutput(pa.schema({"a": pa.date32()}), {}).encode([{"a": DAY}])
+
+
+def test_what_arrow_makes_of_values_is_compared_one_by_one():
+    """Texts of another class, and times with microseconds: equal to themselves only, and None to None only."""
+
+    class Name(str):
+        pass
+
+    texts = pa.array(["a", "b", None])
+    assert holds(texts, [Name("a"), Name("b"), None])
+    assert not any(holds(texts, [Name("a"), *others]) for others in ((Name("c"), None), (Name("b"), "c"), (b"b", None)))
+    moment = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
+    for value in (moment, moment.time(), moment - DAY):
+        assert holds(pa.array([value, None]), [value, None])
+        assert not holds(pa.array([value, value]), [value, None])
 
 
 def test_values_that_stay_the_same_in_another_type_are_taken():

@@ -13,6 +13,7 @@ from headrace import BlockShuffle, IndexSampler, SequentialSampler, ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError
 from headrace.samplers.changing.history import RecordsChange, RecordsHistory
 from headrace.samplers.changing.living import OmittedKeys
+from headrace.samplers.changing.orders import changing
 from headrace.samplers.changing.sampler import ChangingSampler
 from headrace.samplers.history import OrderChange, SavedOrder
 
@@ -251,6 +252,15 @@ def test_an_order_without_changes_has_the_identity_of_the_other_sampler():
     of_one_epoch = ChangingSampler(SequentialSampler(3))
     assert of_one_epoch.fingerprint == SequentialSampler(3).fingerprint
     assert len(of_one_epoch) == 3
+
+
+def test_an_order_keeps_a_history_only_if_the_run_changed_its_records():
+    """Where a run neither omitted nor appended records, the order stays as it is."""
+    plain = IndexSampler(7, shuffle=True, seed=1)
+    assert changing(plain, plain.saved, True) is None
+    grown = ChangingSampler(plain).changed_at(3, IndexSampler(9, shuffle=True, seed=1), joins=True)
+    for run in (grown, ChangingSampler(plain, OmittedKeys([2]))):
+        assert isinstance(changing(plain, run.saved, True), ChangingSampler)
 
 
 def test_former_omissions_need_only_the_place():

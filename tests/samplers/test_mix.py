@@ -322,6 +322,17 @@ def test_the_epoch_of_a_part_is_that_of_its_last_record():
         assert iterator.part_epochs == {name: max(count - 1, 0) // len(parts[name]) for name, count in drawn.items()}
 
 
+def test_a_sampler_tells_the_epochs_of_parts_at_any_position():
+    """The record at the position counts, and a part of a single record is in epoch 0 until it is drawn a second time."""
+    sizes = {"long": 7, "one": 1}
+    sampler = MixSampler(sizes, [0.9, 0.1], when_exhausted="repeat")
+    drawn = dict.fromkeys(sizes, 0)
+    for position in range(60):
+        drawn[sampler.part_at(position)[0]] += 1
+        assert sampler.part_epochs(position) == {name: max(drawn[name] - 1, 0) // sizes[name] for name in sizes}
+    assert drawn["one"] > 3
+
+
 def test_a_failure_names_the_part_and_its_key():
     """The note of an exception says which record of which part it was."""
 
@@ -648,6 +659,15 @@ def test_a_mix_is_changed_again_at_the_same_place():
     seen += run_values(iterators, (1, 0))
     iterators = gone_on(iterators, chain_of(sizes, {"a": 3, "b": 1}, after, 2))
     assert sorted([*seen, *iterators[0], *iterators[1]]) == [*range(9700, 9720), *range(9801, 9820)]
+
+
+def test_another_change_of_parts_at_the_same_position_replaces_the_first():
+    """The state names one change at a position, and the parts of the replaced one are never drawn."""
+    mix = MixSampler({"a": 50, "b": 50}, when_exhausted="repeat")
+    for added in "cd":
+        mix = MixSampler({"a": 50, added: 50}, when_exhausted="repeat").resumed(mix.saved, 10, True)
+    assert [change.position for change in mix.saved.own_changes] == [0, 10]
+    assert {mix.part_at(position)[0] for position in range(10, 20)} == {"a", "d"}
 
 
 def test_a_part_that_a_window_of_rows_needs_cannot_be_removed():

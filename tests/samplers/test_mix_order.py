@@ -285,6 +285,30 @@ def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
     assert [each.tolist() for each in order.places(positions)] == [each.tolist() for each in anew.places(positions)]
 
 
+def test_an_order_takes_over_the_stages_up_to_the_first_that_differs():
+    """`begun_as` changes what is computed again, never what is drawn."""
+    order = MixOrder.of([(0, {"a": 1, "b": 1}), (50, {"a": 3, "b": 1})])
+    positions = np.arange(100)
+    order.places(positions)
+    for weights, same in (
+        ([(0, {"a": 1, "b": 3}), (50, {"a": 3, "b": 1})], 0),
+        ([(0, {"a": 1, "b": 1}), (50, {"a": 1, "b": 3})], 1),
+        ([(0, {"a": 1, "b": 1}), (40, {"a": 3, "b": 1})], 1),
+    ):
+        anew = MixOrder.of(weights)
+        begun = anew.begun_as(order)
+        assert len(begun.made) == same
+        assert [each.tolist() for each in begun.places(positions)] == [each.tolist() for each in anew.places(positions)]
+
+
+def test_a_change_at_the_first_position_of_a_stage_replaces_the_stage():
+    """No stage is left that has no positions, because an order with one could not be read from a state."""
+    order = MixOrder.of([(0, {"a": 1, "b": 1}), (50, {"a": 3, "b": 1})])
+    for changed in (order.changed(50, MixOrder.of({"a": 1, "b": 2})), order.without(0, 50)):
+        assert [start for start, _ in changed.stages] == [0, 50]
+        assert MixOrder.from_values(changed.to_values()) == changed
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

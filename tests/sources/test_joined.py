@@ -87,6 +87,12 @@ def test_the_pairs_are_those_of_a_nested_loop(lefts, rights, how):
     assert joined.__getitems__(keys) == expected[::-1]
 
 
+def test_the_only_match_may_be_the_first_record_of_the_right_source():
+    """Its index is 0, which is not the absence of a match."""
+    joined = JoinedByKey([{"id": 4}, {"id": 5}], [{"id": 5, "y": 1}, {"id": 6, "y": 2}], on="id")
+    assert list(joined) == [{"id": 5, "y": 1}]
+
+
 def test_columns_of_integers_are_joined_as_values_are():
     """Signed and unsigned: -1 is not 2**64 - 1."""
     left = {"id": np.array([-1, 5, 7]), "x": np.arange(3)}
@@ -94,6 +100,8 @@ def test_columns_of_integers_are_joined_as_values_are():
     assert [record["y"] for record in JoinedByKey(left, right, on="id")] == [1]
     both = {"id": np.array([2**64 - 1, 5], np.uint64), "y": np.arange(2)}
     assert [int(record["id"]) for record in JoinedByKey(left, both, on="id")] == [5]
+    zero = {"id": np.array([-1, 0, 1]), "x": np.arange(3)}
+    assert [int(record["id"]) for record in JoinedByKey(zero, [{"id": 0, "y": 1}], on="id")] == [0]
 
 
 def test_a_join_of_chains_has_maps_shuffles_and_filters_of_both():

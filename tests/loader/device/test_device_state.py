@@ -44,6 +44,7 @@ def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
             assert feeder.get_state() == host.get_state()
             assert feeder.last_records().tolist() == host.last_records().tolist()
         assert list(feeder) == []
+        feeder.start_prefetch()
         assert feeder.get_state() == host.get_state()
 
 

@@ -53,6 +53,14 @@ def test_heavy_rows_are_remembered_for_a_while():
     assert budget.most_rows() > 1000
 
 
+def test_the_weight_of_an_input_falls_by_an_eighth_of_the_difference():
+    """After 8 MB and then 4 MB, it is 7.5 MB."""
+    budget = _budget(600 * MB)
+    for size in (8 * MB, 4 * MB):
+        budget.note(0, 1, 1, size)
+    assert budget.most_inputs(0) == 600 * OBJECT_SHARE / 7.5
+
+
 def test_tasks_under_way_have_room_in_the_stores_together():
     """Of all stages; at least one is."""
     budget = _budget(100 * MB, 200 * MB, stages=2)

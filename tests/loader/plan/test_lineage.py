@@ -44,6 +44,19 @@ def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_ref
         assert history.positions(np.arange(history.length(total))).tolist() == list(range(8, total))
 
 
+@pytest.mark.parametrize(("total", "is_refused"), [(12, False), (10, False), (9, True), (8, True)])
+def test_an_order_may_not_become_shorter_than_later_runs_have_read(total, is_refused):
+    """The first run left the positions 1, 3, 5, 7, 8 and 9, of which the second run's first shard has read half."""
+    history = ReshardHistory().followed_by([(4, 0), (0, 0)], 10).followed_by([(3, 0), (0, 0)], 10)
+    assert len(history.layers) == 2
+    if is_refused:
+        with pytest.raises(CheckpointError, match=f"this sampler has only {total}, fewer"):
+            history.check_total(total)
+    else:
+        history.check_total(total)
+        assert history.positions(np.arange(history.length(total))).tolist() == [3, 7, 9, *range(10, total)]
+
+
 def test_states_that_read_more_than_there_is_are_refused_with_numbers_since_the_last_change_of_shards():
     """The first run read 8 of 10 records, so the second has two."""
     with pytest.raises(

@@ -64,6 +64,7 @@ def test_a_feeders_stats_print_as_a_table_that_says_what_to_do(word):
     names = ["waited for batches", "reading", "transforming", "agreeing", "transfer", "hand-over", "your own work"]
     assert [row.strip().rsplit(maxsplit=2)[0] for row in rows] == names
     assert rows[1].split()[1:] == [f"{parts[0]:.3f}", f"{parts[0] / 2:.1%}"]
+    assert rows[-1].split()[-2] == f"{2 - sum(parts):.3f}"
     assert advice.startswith("What to do: ")
     assert word in advice
 

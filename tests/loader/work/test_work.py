@@ -9,7 +9,9 @@ import pytest
 from support.pipelines import PIPELINES, loader, plain
 
 from headrace import Filter, load
+from headrace.errors import WorkerCrashedError
 from headrace.loader.plan.stages import spans
+from headrace.loader.work.explain import given_up
 from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
 from headrace.loader.work.tasks import RowOrigins, SpanTask
 from headrace.loader.work.worker import Worker
@@ -40,6 +42,23 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
         assert list(whole.tags.inputs) == list(itertools.chain.from_iterable(inputs))
         assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]
         assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ended", r"a worker ended\. Correct the operation or the source that ends it, or"),
+        (
+            "was stopped after timeout=5",
+            "=5. Pass a larger timeout=, correct the operation or the source that hangs, or",
+        ),
+    ],
+)
+def test_a_task_that_is_given_up_says_why_its_workers_ended(reason, message):
+    """Of a worker that was too late, the message also names the timeout."""
+    block = given_up(SpanTask(0, 2, 4), {}, iter(load(range(9)))._pipeline, reason)
+    with pytest.raises(WorkerCrashedError, match=message):
+        raise block.failure.error
 
 
 @pytest.mark.parametrize(("positions", "computed"), [(8192, 8192), (1024, 16384)])
