@@ -136,7 +136,8 @@ class Ledger:
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
-            yield task, moments, TaskTimes._make((*measured[:_LOOK], None, *measured[_LOOK:]))
+            times: Any = (*measured[:_LOOK], None, *measured[_LOOK:])
+            yield task, moments, TaskTimes(*times)
 
     def since(self, number: int) -> Rows:
         """Return a copy of the rows from index `number` on, oldest first; at most the last 2,000."""
