@@ -143,7 +143,7 @@ class RemoteIterator(StreamPositionAPI):
     def stats(self) -> RemoteStats:
         """Return how long you waited for batches, in seconds for each cause, and the times of the loaders of all hosts.
 
-        `print` the result for a table. Each host is asked, which takes about a millisecond for each, and perhaps the time of a
+        `print` the result for a table. Each host is asked, which takes a few milliseconds for each, and perhaps the time of a
         batch that the host is making. Any thread may call this, also after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
@@ -210,7 +210,7 @@ class RemoteIterator(StreamPositionAPI):
             self._begin(json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step)
 
     def here(self) -> Any:
-        """Return the user's position, for tools. Hosts are asked when it is asked, about a millisecond each."""
+        """Return the user's position, for tools. Hosts are asked for its values, which takes a few milliseconds each."""
         return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop")
 
     @property
