@@ -217,8 +217,7 @@ class Stepper:
         if self._repeats is not None:
             self._repeats.close()
         if self._agreement is not None:
-            failed = error is not None and not isinstance(error, HostsError)
-            self._agreement.leave(self._failure(error) if failed and error is not None else None)
+            self._agreement.leave(None if error is None or isinstance(error, HostsError) else self._failure(error))
 
 
 def _describe_change(before: dict[str, bytes], now: dict[str, bytes]) -> str:

@@ -321,3 +321,13 @@ def test_a_thousand_growths_join_one_epoch(shuffle):
     assert [order.position_of(key, 0) for key in (0, 100, 99 + growths)] == [
         keys.tolist().index(key) for key in (0, 100, 99 + growths)
     ]
+
+
+@pytest.mark.parametrize("shuffle", list(SHUFFLES))
+def test_an_order_of_which_one_record_is_left_reads_it_in_each_epoch(shuffle):
+    """However many epochs are asked for at once."""
+    made = ChangingSampler(IndexSampler(5, num_epochs=6, **SHUFFLES[shuffle]), OmittedKeys([0, 1, 2, 4]))
+    assert len(made) == 6
+    for first in range(6):
+        for stop in range(first + 1, 7):
+            assert made.record_keys(np.arange(first, stop)).tolist() == [3] * (stop - first)
