@@ -224,7 +224,9 @@ def test_a_server_that_sends_whole_files_is_read(upstream, tmp_path, name):
 
 OUTSIDE = {
     "linked": lambda file: file.__setitem__("linked", h5py.ExternalLink("other.h5", "/label")),
-    "soft": lambda file: file.update({"there": h5py.ExternalLink("other.h5", "/"), "soft": h5py.SoftLink("/there/label")}),
+    "soft": lambda file: file.update(
+        {"there": h5py.ExternalLink("other.h5", "/"), "soft": h5py.SoftLink("/there/label")}
+    ),
     "missing": lambda file: file.__setitem__("missing", h5py.ExternalLink("other.h5", "/other")),
     "group/linked": lambda file: file.__setitem__("group/linked", h5py.ExternalLink("other.h5", "/label")),
     "there/label": lambda file: file.__setitem__("there", h5py.ExternalLink("other.h5", "/")),
@@ -252,7 +254,9 @@ def test_values_in_another_file_are_refused_in_a_store(tmp_path, name):
         file["label"] = [1, 2, 3]
         OUTSIDE[name](file)
     url, cache = uploaded(tmp_path / "train.h5"), {"cache_dir": str(tmp_path / "cache")}
-    with pytest.raises(SourceError, match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s"):
+    with pytest.raises(
+        SourceError, match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s"
+    ):
         HDF5Source(url, name, storage_options=cache)
     assert HDF5Source(url, "label", storage_options=cache)[1] == 2
 

@@ -6,13 +6,13 @@ In: a description. Out: batches on the sharding; and a state of all hosts.
 from __future__ import annotations
 
 import json
-import pickle
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cloudpickle
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 
 from ....errors import CheckpointError, ClosedError, HostsError
@@ -243,7 +243,7 @@ class RemoteIterator(StreamPositionAPI):
         """
         self._check_open()
         wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
-        content = pickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
+        content = cloudpickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
         for host in self._hosts or self._open():
             host.change(content)
 

@@ -158,3 +158,20 @@ def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
         assert batches.stats().hosts == ()
         """
     )
+
+
+def test_a_function_that_omits_records_is_sent_to_the_hosts(run, tmp_path):
+    """Also one that has no name in a module, as `make_loader`."""
+    run(
+        f"""
+        np.savez({str(tmp_path / "numbers.npz")!r}, x=whole)
+        def make(shard):
+            source = headrace.NpzSource({str(tmp_path / "numbers.npz")!r}, "x")
+            return headrace.load(source, batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make, 2, buffer_size=1)) as batches:
+            first = np.asarray(next(batches)).tolist()
+            batches.change(omit=lambda file, row: row >= 100)
+            rest = [x for batch in real(batches) for x in batch]
+        assert sorted(first + rest)[:100] == list(range(100)) and len(first + rest) < 120
+        """
+    )
