@@ -131,13 +131,13 @@ class HDF5Source(ChunkedSource):
         return found
 
     def _check_inside(self, name: str) -> None:
-        """Check that all values of a dataset are in this file: HDF5 looks for those of others in this one, if it has no path."""
+        """Check that all values of a dataset are in this file: in a store, HDF5 would look for all of them in this one."""
         other = other_file_of(self._file, name, name_of(self._path))
         if other is not None:
             raise SourceError(
-                f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another file, {short_repr(other)}, which "
-                "is not read from a store. Copy the values into this file, copy both files to this machine, or name other "
-                "datasets."
+                f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another file, {short_repr(other)}, "
+                "which is not read from a store. Copy the values into this file, copy both files to this machine, or name "
+                "other datasets."
             )
 
     def _linked(self, name: str) -> Any:
