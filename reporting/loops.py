@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.messages import short_repr
-from ..errors import ClosedError
+from ..errors import ClosedError, HostsError
 from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
@@ -34,10 +34,10 @@ def snapshot(loop: Any) -> Snapshot | None:
 
 
 def asked(loop: Any, name: str) -> Any:
-    """Return an attribute of a loop; None if the loop does not have it, does not know it, or was closed."""
+    """Return an attribute of a loop; None if the loop does not have it, does not know it, was closed, or has failed hosts."""
     try:
         return getattr(loop, name)
-    except (AttributeError, TypeError, ClosedError):
+    except (AttributeError, TypeError, ClosedError, HostsError):
         return None
 
 

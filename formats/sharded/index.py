@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from ...common.messages import remedy_for, short_repr, shorten
@@ -83,7 +84,8 @@ def read_index(
     index = in_folder(folder, INDEX)
     try:
         named = parse(json.loads(_content(index, storage)))
-        shards = in_parallel(lambda files: _found(files, storage), named)
+        look = partial(_found, storage=storage)
+        shards = in_parallel(look, named) if is_remote(folder) else list(map(look, named))
     except FileNotFoundError as error:
         raise SourceNotFoundError(
             f"{shorten(error.filename or index)} does not exist. Pass a folder with an {INDEX} and all shards that it names."

@@ -26,9 +26,9 @@ class WorkerStats:
         ended: number of worker processes that ended by themselves or were killed since then.
         slab_bytes: bytes of memory that they share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
-        memory: bytes of the largest memory that any of them has had (resident memory, with all memory that it
-            shares with other processes). Without worker processes, it is the memory of your process. 0 if the
-            system does not report it.
+        memory: bytes of the largest memory that any of them has had up to its last task that was timed (resident
+            memory, with all memory that it shares with other processes). Without worker processes, it is the
+            memory of your process. 0 if the system does not report it.
     """
 
     count: int

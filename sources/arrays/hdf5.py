@@ -15,8 +15,9 @@ from ...common.messages import remedy_for, short_repr, shorten
 from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from ...files.storage_options import StorageOptionsLike
-from ...files.urls import is_remote
+from ...files.urls import is_remote, name_of
 from .chunked import Array, ChunkedSource, row_bytes_of
+from .other_files import other_file_of
 from .stored import Range, StoredFile
 
 _MOST_CHUNKS = 1 << 18
@@ -35,8 +36,8 @@ class HDF5Source(ChunkedSource):
     process reads each chunk at most once in an epoch.
 
     Args:
-        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a batch together; links to
-            other files are not followed there.
+        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a batch together. There, all
+            values must be in this file, not in others to which links or virtual datasets lead.
         datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
             equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
@@ -44,7 +45,7 @@ class HDF5Source(ChunkedSource):
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        SourceError: it is not an HDF5 file, or cannot be read.
+        SourceError: it is not an HDF5 file, or cannot be read; or it is in a store, and has values in other files.
         NoRecordsError: there are no rows.
         ValueError: a name is not a dataset of the file, the list of names is empty, a dataset is a single value, the
             datasets have unequal lengths, or `cache_bytes` is less than 1.
@@ -123,10 +124,26 @@ class HDF5Source(ChunkedSource):
             if name not in found and name in self._file:
                 item = self._linked(name)
                 found.update({name: item} if _has_rows(item, h5py) else {})
+        if self._stored is not None:
+            for name in self._asked or found:
+                if name in found:
+                    self._check_inside(name)
         return found
+
+    def _check_inside(self, name: str) -> None:
+        """Check that all values of a dataset are in this file: in a store, HDF5 would look for all of them in this one."""
+        other = other_file_of(self._file, name, name_of(self._path))
+        if other is not None:
+            raise SourceError(
+                f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another file, {short_repr(other)}, "
+                "which is not read from a store. Copy the values into this file, copy both files to this machine, or name "
+                "other datasets."
+            )
 
     def _linked(self, name: str) -> Any:
         try:
+            if self._stored is not None:
+                self._check_inside(name)
             return self._file[name]
         except (KeyError, OSError) as error:
             raise SourceError(

@@ -141,7 +141,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         ]
 
     def _read_shard(self, number: int, data: Sliced, places: list[int]) -> Iterator[Any]:
-        if is_table(data) and not self._format.is_tokens:
+        if not self._format.is_tokens and is_table(data):
             return (self._row(number, place) for place in places)
         if self._block is not None:
             return (self._tokens(data, place) for place in places)
@@ -158,7 +158,7 @@ class LitDataSource(ShardSource[LitDataChunk]):
         return [(first + place * size, first + (place + 1) * size) for place in places.tolist()]
 
     def _reads_parts(self, data: StoredShard) -> bool:
-        return is_framed(data) or (is_table(data) and not self._format.is_tokens)
+        return is_framed(data) or (not self._format.is_tokens and is_table(data))
 
     @classmethod
     def _head_bytes(cls, shard: LitDataChunk, data: StoredShard) -> int:

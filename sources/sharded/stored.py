@@ -19,6 +19,9 @@ from ...formats.sharded.encodings import Bytes
 Range = tuple[int, int]
 """First byte of a range, and the byte after its last one."""
 
+_TAIL_BYTES = 12
+"""Size of the end of a file, which stays in memory when a part of it was read: the end of a LitData chunk tells its layout."""
+
 
 class StoredShard:
     """Bytes of a shard in a store; a slice is an array `uint8[bytes]`. Thread-safe.
@@ -27,10 +30,13 @@ class StoredShard:
         file: the open file.
         head: first bytes of the file, which stay in memory. Default: none.
         fetched: bytes of ranges that were fetched together. Default: none. Other slices are fetched one by one.
+        tail: last bytes of the file, if they are known.
     """
 
-    def __init__(self, file: OpenFile, head: bytes = b"", fetched: Mapping[Range, bytes] | None = None) -> None:
-        self.file, self._head, self._fetched = file, head, fetched or {}
+    def __init__(
+        self, file: OpenFile, head: bytes = b"", fetched: Mapping[Range, bytes] | None = None, tail: bytes = b""
+    ) -> None:
+        self.file, self._head, self._fetched, self._tail = file, head, fetched or {}, tail
 
     @property
     def nbytes(self) -> int:
@@ -44,6 +50,9 @@ class StoredShard:
         start, stop, _ = part.indices(len(self))
         if stop <= len(self._head):
             return np.frombuffer(self._head[start:stop], np.uint8)
+        if 0 <= (begin := len(self) - _TAIL_BYTES) <= start < stop:
+            self._tail = self._tail or self.file.read(begin, _TAIL_BYTES)
+            return np.frombuffer(self._tail[start - begin : stop - begin], np.uint8)
         data = self._fetched.get((start, stop))
         return np.frombuffer(self.file.read(start, max(stop - start, 0)) if data is None else data, np.uint8)
 
@@ -65,7 +74,7 @@ class StoredShard:
         """Return the shard with these ranges in memory. Those that are close together are fetched by one request."""
         wanted = self._inside(ranges)
         found = self.file.read_many([start for start, _ in wanted], [stop - start for start, stop in wanted])
-        return StoredShard(self.file, self._head, dict(zip(wanted, found)))
+        return StoredShard(self.file, self._head, dict(zip(wanted, found)), self._tail)
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
         """Start to fetch these ranges. Does not wait."""

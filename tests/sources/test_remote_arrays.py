@@ -220,3 +220,56 @@ def test_a_server_that_sends_whole_files_is_read(upstream, tmp_path, name):
         assert_same(source.__getitems__(keys), KINDS[name][0](upstream[1] / name).__getitems__(keys))
         assert server.whole == 1
         source.close()
+
+
+OUTSIDE = {
+    "linked": lambda file: file.__setitem__("linked", h5py.ExternalLink("other.h5", "/label")),
+    "soft": lambda file: file.update(
+        {"there": h5py.ExternalLink("other.h5", "/"), "soft": h5py.SoftLink("/there/label")}
+    ),
+    "missing": lambda file: file.__setitem__("missing", h5py.ExternalLink("other.h5", "/other")),
+    "group/linked": lambda file: file.__setitem__("group/linked", h5py.ExternalLink("other.h5", "/label")),
+    "there/label": lambda file: file.__setitem__("there", h5py.ExternalLink("other.h5", "/")),
+    "virtual": lambda file: _virtual(file, "virtual", "other.h5", "label"),
+    "twice": lambda file: (
+        file.__setitem__("there", h5py.ExternalLink("other.h5", "/")),
+        _virtual(file, "twice", ".", "there/label"),
+    ),
+    "raw": lambda file: file.create_dataset("raw", (3,), "i8", external=[("other.h5", 0, 24)]),
+}
+
+
+def _virtual(file, name, source, dataset):
+    layout = h5py.VirtualLayout((3,), "i8")
+    layout[:] = h5py.VirtualSource(source, dataset, (3,))
+    file.create_virtual_dataset(name, layout)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_values_in_another_file_are_refused_in_a_store(tmp_path, name):
+    """HDF5 would look for them in the same file, and find others of the same name there, or in a file on this machine."""
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["label"] = [7, 8, 9]
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file["label"] = [1, 2, 3]
+        OUTSIDE[name](file)
+    url, cache = uploaded(tmp_path / "train.h5"), {"cache_dir": str(tmp_path / "cache")}
+    with pytest.raises(
+        SourceError, match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s"
+    ):
+        HDF5Source(url, name, storage_options=cache)
+    assert HDF5Source(url, "label", storage_options=cache)[1] == 2
+
+
+def test_links_and_virtual_datasets_of_one_file_are_read_in_a_store(tmp_path):
+    """By the names of the links, also one that begins where another ends; and a virtual dataset that names its own file."""
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file["inner/label"] = [1, 2, 3]
+        file["inner/near"] = h5py.SoftLink("label")
+        file["far"] = h5py.SoftLink("/inner/near")
+        _virtual(file, "own", ".", "far")
+        _virtual(file, "named", "train.h5", "/inner/label")
+    url = uploaded(tmp_path / "train.h5")
+    for name in ("inner/label", "inner/near", "far", "/far", "own", "named"):
+        source = HDF5Source(url, name, storage_options={"cache_dir": str(tmp_path / "cache")})
+        assert list(source.__getitems__([2, 0])) == [3, 1]

@@ -147,6 +147,21 @@ def test_only_the_samples_that_are_read_are_fetched(upstream, store, to_store):
     assert store.bytes_asked - before == 4 * 602 + 1004
 
 
+@pytest.mark.parametrize(
+    ("name", "options_of", "requests"),
+    [("mixed", {}, 1), ("tokens", {}, 1), ("tokens", {"block_size": 4}, 1), ("mixed_batch", {}, 0), ("plain", {}, 0)],
+)
+def test_the_layout_of_a_chunk_is_looked_up_once(upstream, store, to_store, name, options_of, requests):
+    """Without a cache on disk, a later batch is one request; none, if its samples were decompressed or decoded before."""
+    _put_all(upstream, write_litdata.FOLDER / name, name)
+    url = f"s3://{BUCKET}/{name}"
+    source = LitDataSource(url, storage_options={**to_store, "cache_bytes": 0}, **options_of)
+    records = source.__getitems__(range(4))
+    before = store.reads
+    assert_same(source.__getitems__(range(4)), records)
+    assert store.reads - before == requests
+
+
 def test_offsets_that_exceed_the_cache_in_memory_are_dropped(upstream, store, to_store):
     """Those of the shard that was read last are kept."""
     _put_large(upstream, "large")

@@ -89,9 +89,13 @@ class Caller:
         """Return the text that a method of the loader returns."""
         return self._bytes(method, number).decode()
 
-    def stats(self) -> tuple[str, Any]:
-        """Return the name of the machine, and the statistics of the loader. Any thread may call this."""
-        return named_stats(self._bytes("stats"))
+    def stats(self) -> list[tuple[str, Any]]:
+        """Return a list with the name of the machine and the statistics of the loader; an empty list if it cannot be made.
+
+        Any thread may call this.
+        """
+        content = self._bytes("stats")
+        return [named_stats(content)] if content else []
 
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
         """Return the answer to one of `QUESTIONS` about the position after some batches, or raise the host's error."""

@@ -16,7 +16,6 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ....common.messages import shorten
 from ....errors import HostsError
 from ....operations.trees import flatten, leaf_names
 from ....samplers import ShardOptions
@@ -25,11 +24,13 @@ from ..hosts.template import to_text
 from ..prepared import Arrangement, Prepared
 from ..transfer import describe_cut, is_supported, narrower
 from ..upstream import Upstream
-from .texts import LAST_BYTES, part_of, stats_as_bytes
+from .texts import LAST_BYTES, as_told, described, part_of, stats_as_bytes
 
 SKIPPED = "skipped_count"
 
-QUESTIONS = ("passed", "len", "part_epochs", "part_records", "last_records", "records_at", SKIPPED)
+STATE = "get_state"
+
+QUESTIONS = ("passed", "len", "part_epochs", "part_records", "last_records", "records_at", STATE, SKIPPED)
 """Names of values that the hosts are asked for: of `StreamPosition`, and one of the loader's iterator."""
 
 END, BATCH, FAILED = range(3)
@@ -107,12 +108,15 @@ class HostSide:
 
     def _check_made(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise HostsError(
+                f"the loader of a host cannot be made: {described(self._failure)}. Correct the cause, and start again."
+            )
 
     def restore(self, text: Any) -> Any:
-        """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error."""
+        """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error of a state."""
+        if self._failure is not None:
+            return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
         try:
-            self._check_made()
             told = json.loads(np.asarray(text).tobytes())
             states, strict = [state.encode() for state in told["states"]], told["strict"]
             if len(states) == self._share.shard[1]:
@@ -177,7 +181,7 @@ class HostSide:
             return self._failed(step, error)
 
     def _failed(self, step: int, error: Exception) -> Answer:
-        self._messages[step] = f"{type(error).__name__}: {shorten(error)}"
+        self._messages[step] = described(error)
         return Answer(FAILED)
 
     def _warns(self, step: int, prepared: Prepared) -> int:
@@ -220,19 +224,13 @@ class HostSide:
         """Return the first part of the error or warning at a step, the first number of `call`; after `restore`, at step 0."""
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
-    def state(self, call: Any) -> Any:
-        """Return the first part of the state after some batches; their number is the first one of `call`."""
-        self._check_made()
-        return self._begin_text(call, self._here(numbers_of(call)[0]).get_state().decode())
-
     def layout(self, call: Any) -> Any:
         """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
-        """Return the first part of the loader's statistics, which are bytes for `named_stats`."""
-        self._check_made()
-        return self._begin(call, stats_as_bytes(self._iterator.stats()))
+        """Return the first part of the loader's statistics, which are bytes for `named_stats`; no bytes without a loader."""
+        return self._begin(call, stats_as_bytes(self._iterator.stats()) if self._failure is None else b"")
 
     def tell(self, call: Any) -> Any:
         """Return the first part of bytes for `told`: the answer to a question about the position after some batches.
@@ -240,17 +238,17 @@ class HostSide:
         Args:
             call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for none.
         """
-        self._check_made()
         taken, question, argument = numbers_of(call)
-        mark = self._here(taken)
         try:
+            self._check_made()
+            mark = self._here(taken)
             found = (
                 self._iterator.skipped_count if QUESTIONS[question] == SKIPPED else getattr(mark, QUESTIONS[question])
             )
             answer = found(*([argument] if argument >= 0 else [])) if callable(found) else found
             return self._begin(call, pickle.dumps((answer, None)))
         except Exception as error:
-            return self._begin(call, pickle.dumps((None, error)))
+            return self._begin(call, as_told(error))
 
     def change(self, content: Any) -> Any:
         """Change the run from a step on, and return the first part of bytes for `told`.
@@ -267,7 +265,7 @@ class HostSide:
             self._upstream.add(change_of(self._here(taken), loaders, wanted, at_step, ahead))
             return self._begin(content, pickle.dumps((None, None)))
         except Exception as error:
-            return self._begin(content, pickle.dumps((None, error)))
+            return self._begin(content, as_told(error))
 
     def _here(self, taken: int) -> Any:
         """Return the position after some batches, with changes of the run that its state has to tell."""

@@ -6,13 +6,13 @@ In: a description. Out: batches on the sharding; and a state of all hosts.
 from __future__ import annotations
 
 import json
-import pickle
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cloudpickle
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 
 from ....errors import CheckpointError, ClosedError, HostsError
@@ -26,7 +26,7 @@ from ..queue import Times
 from ..shardings import leading_parts
 from ..stats import Watch
 from .caller import Caller
-from .host import FAILED, SKIPPED, HostSide, Share
+from .host import FAILED, SKIPPED, STATE, HostSide, Share
 from .options import RemoteOptions
 from .position import RemotePosition
 from .states import as_one, of_shards
@@ -147,7 +147,7 @@ class RemoteIterator(StreamPositionAPI):
         batch that the host is making. Any thread may call this, also after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
-        told = told if hosts is None else [host.stats() for host in hosts]
+        told = told if hosts is None else [each for host in hosts for each in host.stats()]
         return RemoteStats.of(self._watch.stats(None), [LoaderOfHost(*each) for each in told])
 
     def snapshot(self) -> Snapshot:
@@ -163,9 +163,7 @@ class RemoteIterator(StreamPositionAPI):
         """Return the state of all hosts after the last batch received, as JSON bytes. Raises ClosedError after `close`."""
         if self._closed:
             raise ClosedError("this iterator was closed, and its hosts have forgotten their states. Save them before.")
-        hosts = self._hosts or self._open()
-        states = {host.shard: host.text("state", self._taken) for host in hosts}
-        return as_one(self.step, [states[shard] for shard in sorted(states)])
+        return as_one(self.step, [state.decode() for state in self._ask(STATE)])
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
@@ -245,7 +243,7 @@ class RemoteIterator(StreamPositionAPI):
         """
         self._check_open()
         wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
-        content = pickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
+        content = cloudpickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
         for host in self._hosts or self._open():
             host.change(content)
 

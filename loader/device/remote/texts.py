@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ....common.messages import shorten
+from ....errors import HostsError
+
 PART_BYTES = 1 << 12
 """Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
 
@@ -53,6 +56,18 @@ def named_stats(content: bytes) -> tuple[str, Any]:
     """Return the name of a machine and the statistics of its loader, of the bytes that it has sent."""
     name, stats = pickle.loads(content)
     return name, stats
+
+
+def described(error: Exception) -> str:
+    """Return the class and the message of an error."""
+    return f"{type(error).__name__}: {shorten(error)}"
+
+
+def as_told(error: Exception) -> bytes:
+    """Return an error as bytes for `told`: as a `HostsError` if the controlling process may not know its class."""
+    if type(error).__module__.partition(".")[0] not in ("builtins", "headrace"):
+        error = HostsError(f"a host failed: {described(error)}. Correct the cause on this host, and start again.")
+    return pickle.dumps((None, error))
 
 
 def told(content: bytes) -> Any:

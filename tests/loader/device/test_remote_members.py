@@ -126,3 +126,52 @@ def test_a_change_of_the_run_holds_from_its_step_on(run):
         """
     )
     assert "at_step=5" in printed
+
+
+def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
+    """As by `next`, with the host's error; only statistics, which other threads ask for, have nothing of such hosts."""
+    run(
+        """
+        class OfHost(Exception):  # a class that the controlling process may not know
+            def __init__(self, first, second):
+                super().__init__(f"{first} {second}")
+        def broken(shard):
+            raise OfHost("no", "folder")
+        batches = iter(remote(broken, 2))
+        assert batches.stats().steps == 0
+        calls = [lambda: next(batches), batches.get_state, lambda: len(batches), lambda: batches.skipped_count,
+                 lambda: batches.change(batch_size=4)]
+        with iter(remote(lambda shard: headrace.load(whole, batch_size=8, shard_options=shard), 2)) as others:
+            state = others.get_state()
+        for _ in range(2):
+            for call in calls:
+                try:
+                    call()
+                except headrace.errors.HostsError as error:
+                    assert "OfHost: no folder" in str(error), error
+                else:
+                    raise AssertionError("no error")
+            assert batches.stats().hosts == () and batches.stats().loader is None
+            assert headrace.metrics.as_dict(batches)["headrace/steps_total"] == 0
+            batches.set_state(state)  # the state is right, so a CheckpointError would mislead
+        batches.close()
+        assert batches.stats().hosts == ()
+        """
+    )
+
+
+def test_a_function_that_omits_records_is_sent_to_the_hosts(run, tmp_path):
+    """Also one that has no name in a module, as `make_loader`."""
+    run(
+        f"""
+        np.savez({str(tmp_path / "numbers.npz")!r}, x=whole)
+        def make(shard):
+            source = headrace.NpzSource({str(tmp_path / "numbers.npz")!r}, "x")
+            return headrace.load(source, batch_size=8, num_epochs=1, shard_options=shard)
+        with iter(remote(make, 2, buffer_size=1)) as batches:
+            first = np.asarray(next(batches)).tolist()
+            batches.change(omit=lambda file, row: row >= 100)
+            rest = [x for batch in real(batches) for x in batch]
+        assert sorted(first + rest)[:100] == list(range(100)) and len(first + rest) < 120
+        """
+    )
