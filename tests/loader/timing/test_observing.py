@@ -167,7 +167,7 @@ def test_the_deaths_of_workers_are_counted():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_largest_memory_of_a_worker_process_is_known(workers):
     """300 MB that a record needs for a moment are in the statistics, the table and the metrics; not in those of other loops."""
-    options = {"num_epochs": 1, "worker_count": workers, "worker_kind": "process", "batch_size": 4}
+    options = {"num_epochs": 1, "worker_count": workers, "worker_kind": "process", "batch_size": 4, "observe": "each"}
     before = _drained(load(range(40), **options)).workers.memory
     with iter(load(range(40), transformations=[_large_once], **options)) as iterator:
         list(iterator)
