@@ -12,7 +12,6 @@ import errno
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 
 from .messages import short_repr
@@ -131,7 +130,7 @@ def _sized(descriptor: int, size: int, give: Callable[[int, int], None] = os.ftr
 
 def after_fork(call: Callable[[], object]) -> None:
     """Call a function in each process that `os.fork` makes of this one, directly after the fork."""
-    if sys.platform != "win32":
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
 
 

@@ -7,7 +7,6 @@ writes to.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from contextlib import suppress
 
@@ -16,12 +15,8 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-if sys.platform == "win32":
-    _FLAGS = os.O_BINARY
-else:
-    _FLAGS = os.O_CLOEXEC
-TO_READ = os.O_RDONLY | _FLAGS
-TO_CHANGE = os.O_RDWR | os.O_CREAT | _FLAGS
+TO_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+TO_CHANGE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """Flags of `os.open` to read and write a file, and create it if it is missing."""
 
 _one_at_a_time = threading.Lock()
