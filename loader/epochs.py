@@ -246,6 +246,13 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     return pipeline.with_leaf(dataclasses.replace(leaf, source=source, sampler=sampler, epoch=epoch, growth=None))
 
 
+def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
+    """Return the epochs of a loader, as its method `epochs` does; None if it is not a `DataLoader`."""
+    loops = getattr(loader, "epochs", None)
+    epochs = loops(count) if callable(loops) else None
+    return epochs if isinstance(epochs, Epochs) else None
+
+
 def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
     """Return the epochs of the loader that a feeder reads. Each epoch is read by a feeder of its own.
 
@@ -258,9 +265,8 @@ def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
         ValueError: as in `DataLoader.epochs`.
     """
     source = description.source
-    loops = None if isinstance(source, type(description)) else getattr(source, "epochs", None)
-    epochs = loops(count) if callable(loops) else None
-    if not isinstance(epochs, Epochs):
+    epochs = None if isinstance(source, type(description)) else epochs_of(source, count)
+    if epochs is None:
         raise TypeError(
             f"epochs() needs a DataLoader, but this feeder takes its batches from {a_kind_of(source)}. Feed it from a "
             "DataLoader."

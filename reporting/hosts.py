@@ -121,7 +121,7 @@ def _waits_of_iterator(stats: IteratorStats | None) -> tuple[float, str]:
 
 
 def _recent(last: Sequence[T], steps: int) -> Sequence[T]:
-    """Return the last 100 of some items of steps, without that of the first step of all."""
+    """Return the last 100 items of a list with an item for each step. The item of the very first step is left out."""
     return last[-RECENT:] if steps > RECENT else last[1:]
 
 

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
@@ -50,7 +50,7 @@ class IndexedShard(Protocol):
 
     @property
     def stamp(self) -> Stamp | None:
-        """Stamp of its file; None if nobody has looked."""
+        """Stamp of its file; None before the file is looked up."""
 
     def found(self, stamp: Stamp) -> Self:
         """Return the shard with the stamp of its file."""
@@ -109,11 +109,8 @@ def read_index(
 
 
 def _content(index: str, storage: StorageOptionsLike) -> str:
-    if is_remote(index):
-        file = open_file(index, storage)
+    with closing(open_file(index, storage)) as file:
         return file.read(0, file.size).decode()
-    with open(index, encoding="utf-8") as local:
-        return local.read()
 
 
 def _found(files: list[ShardT], storage: StorageOptionsLike) -> ShardT:

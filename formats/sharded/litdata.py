@@ -31,7 +31,7 @@ class LitDataChunk(NamedTuple):
         compression: "zstd" if the file is compressed as a whole; else "".
         bytes: size of the chunk, before its file is compressed as a whole.
         file_bytes: size of its file; None if it is not known.
-        stamp: stamp of its file; None if nobody has looked.
+        stamp: stamp of its file; None before the file is looked up.
     """
 
     path: str

@@ -33,7 +33,7 @@ class MdsShard(NamedTuple):
         compression: "zstd", "gz", "bz2", "br" or "snappy"; "" if the file is not compressed.
         bytes: size of the shard when it is not compressed.
         file_bytes: size of its file.
-        stamp: stamp of its file; None if nobody has looked.
+        stamp: stamp of its file; None before the file is looked up.
     """
 
     path: str

@@ -213,37 +213,10 @@ class Feeder(StreamPositionAPI):
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
-    def change(
-        self,
-        *,
-        weights: Mapping[str, float] | Sequence[float] | None = None,
-        omit: Any = None,
-        batch_size: int | None = None,
-        max_tokens: int | None = None,
-        at_step: int | None = None,
-    ) -> None:
-        """Change the weights, the omitted records, or the size of batches from a step on; see `DataLoaderIterator.change`.
-
-        All shards must make the same call. Batches that were read already stay as they are, so the
-        first possible step is `step + host_buffer + device_buffer + 2`; with `across_hosts`, `step + buffer_size + 3`.
-
-        Args:
-            weights: new weights of a mix or a `WeightedSampler`.
-            omit: records to omit in addition to the records that are omitted already.
-            batch_size: number of elements in the last `Batch`.
-            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its next `window` on.
-            at_step: number of the first changed batch. None (default): the first possible one; on
-                several shards, all must then be at the same step.
-
-        Raises:
-            TypeError: the feeder does not read from a `DataLoader`, or its pipeline cannot be changed
-                in this way.
-            ValueError: the step is too early; or a value is outside its range.
-        """
+    def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
         upstream, own = self._upstream, self._description
         loaders = as_changed(upstream.loader("change").as_made[0], upstream.changes)
         ahead = own.host_buffer + own.device_buffer + 2
-        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
         upstream.add(change_of(self.here(), loaders, wanted, at_step, ahead))
 
     def close(self) -> None:

@@ -98,6 +98,7 @@ class FeederStats:
         )
 
     def advice(self) -> str:
+        """Return a sentence that says which change would shorten the waiting."""
         waited, *parts = self.total
         if waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."

@@ -23,6 +23,7 @@ from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_bef
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
 from .files import restore_later, write_later
+from .live.changeable import Changeable
 from .record_checks import marks_of
 from .schema import LoaderState
 
@@ -200,7 +201,7 @@ class Resumable(ClosedAtExit):
         return restore_later(directory, self)
 
 
-class StreamPositionAPI(Resumable):
+class StreamPositionAPI(Changeable, Resumable):
     """Base of the iterators of a `DataLoader` and of device feeders.
 
     If a feeder reads from something other than a `DataLoader`, most of the methods raise a

@@ -188,8 +188,8 @@ class Observer:
         times: TaskTimes = block.times
         start, stop = task.span
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
-        if task.blocks:
-            self._made_of.append((number, task.blocks))
+        if blocks := task.blocks:
+            self._made_of.append((number, blocks))
         if times.look is not None:
             with self._adding:
                 self.stage(task.stage).add_look(times.look, times.tasks)

@@ -24,7 +24,7 @@ _MOST_CHUNKS = 1 << 18
 """Number of chunks of an array in a store whose places are listed once. Of larger arrays, chunks are fetched one by one."""
 
 _LEAST_BYTES = 1 << 16
-"""Number of bytes that HDF5 reads at least of an array in one piece, if it has so many."""
+"""HDF5 reads at least this number of bytes at a time of an array that is stored in one piece, or all of a smaller one."""
 
 
 class HDF5Source(ChunkedSource):

@@ -138,7 +138,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
-    """With progress=False; by default, a last line says what was done, also by worker processes."""
+    """With `progress=True`, a last line tells the number of records, also with worker processes. Else nothing is printed."""
     convert(tfrecords, tmp_path / "one")
     assert capsys.readouterr() == ("", "")
     convert(tfrecords, tmp_path / "two", progress=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....common.messages import a_kind_of
 from ....samplers import ShardOptions
-from ...epochs import Epochs, epoch_of, start_of_epoch
+from ...epochs import Epochs, epoch_of, epochs_of, start_of_epoch
 from ...state.schema import LoaderState
 from .iterator import RemoteIterator
 from .options import RemoteOptions
@@ -41,8 +41,8 @@ class OfEpoch:
             ValueError: as in `DataLoader.epochs`.
         """
         loader = self.make_loader(shard)
-        epochs = loader.epochs(self.count) if hasattr(loader, "epochs") else None
-        if not isinstance(epochs, Epochs):
+        epochs = epochs_of(loader, self.count)
+        if epochs is None:
             raise TypeError(
                 f"epochs() needs a make_loader that returns a DataLoader, but this one returns {a_kind_of(loader)}. Return the "
                 "result of headrace.load or headrace.DataLoader."

@@ -216,33 +216,8 @@ class RemoteIterator(StreamPositionAPI):
         """Number of records or batches that were skipped on all hosts because they failed."""
         return sum(self._ask(SKIPPED))
 
-    def change(
-        self,
-        *,
-        weights: Mapping[str, float] | Sequence[float] | None = None,
-        omit: Any = None,
-        batch_size: int | None = None,
-        max_tokens: int | None = None,
-        at_step: int | None = None,
-    ) -> None:
-        """Change the weights, the omitted records, or the size of batches on all hosts; see `DataLoaderIterator.change`.
-
-        Batches that were made already stay as they are, so the first possible step is `step + buffer_size`.
-
-        Args:
-            weights: new weights of a mix or a `WeightedSampler`.
-            omit: records to omit in addition to the records that are omitted already.
-            batch_size: number of elements in the last `Batch` of each host.
-            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its next `window` on.
-            at_step: number of the first changed batch. None (default): the first possible one.
-
-        Raises:
-            ClosedError: the iterator was closed.
-            TypeError: the pipeline cannot be changed in this way.
-            ValueError: the step is too early; or a value is outside its range.
-        """
+    def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
         self._check_open()
-        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
         content = cloudpickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
         for host in self._hosts or self._open():
             host.change(content)

@@ -13,7 +13,7 @@ from ....errors import CheckpointError
 
 
 def as_one(step: int, shards: Sequence[str]) -> bytes:
-    """Return the states of all shards, in their order, as one state after so many steps."""
+    """Return one state that contains the states of all shards, in their order, and the number of steps."""
     return json.dumps({"remote": 1, "step": step, "shards": list(shards)}).encode()
 
 

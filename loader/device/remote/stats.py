@@ -1,6 +1,6 @@
 """Statistics of the loaders of all hosts, for the process that controls them.
 
-In: the statistics of each. Out: `RemoteStats`, in which they are those of one loader.
+In: the statistics of each loader. Out: `RemoteStats`, in which all loaders count as one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RemoteStats(FeederStats):
 
     @classmethod
     def of(cls, own: FeederStats, hosts: Sequence[LoaderOfHost]) -> RemoteStats:
-        """Return the statistics of the controlling process with those of the hosts."""
+        """Combine the statistics of the controlling process and of the hosts."""
         loader = together([host.stats for host in hosts]) if hosts else None
         return cls(own.steps, own.elapsed, own.total, own.last, own.batches, loader, tuple(hosts))
 
@@ -56,7 +56,7 @@ class RemoteStats(FeederStats):
 
 
 def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
-    """Return the statistics of the loaders of all hosts as those of one loader.
+    """Combine the statistics of the loaders of all hosts, as if they were one loader.
 
     Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers of steps, times of the loop,
     quantiles and the memory of a worker are the largest of all hosts.

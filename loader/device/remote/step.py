@@ -1,4 +1,4 @@
-"""One step of all hosts: decide what they do, get their rows, and make global arrays of them.
+"""Make a step of all hosts: decide what the hosts do, fetch their rows, and assemble the global arrays.
 
 In: the answers of the hosts. Out: a batch on the sharding, and its mask.
 """

@@ -153,7 +153,7 @@ def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
 def change_of(
     here: StreamPosition, loaders: Pipeline, wanted: Mapping[str, Any], at_step: int | None = None, ahead: int = 0
 ) -> Change:
-    """Check the arguments of `DataLoaderIterator.change`, and return the change as an object.
+    """Check the arguments of `iterator.change`, and return the change as an object.
 
     Args:
         here: the user's position.
@@ -182,7 +182,7 @@ def change_of(
 def _program_change(
     here: StreamPosition, loaders: Pipeline, name: str, value: Any, at_step: int | None, ahead: int
 ) -> ProgramChange:
-    """Return the change of one argument of `DataLoaderIterator.change`, after a check of its value and of the pipeline.
+    """Return the change of one argument of `iterator.change`, after a check of its value and of the pipeline.
 
     Args:
         here: the user's position.
@@ -203,7 +203,7 @@ def _program_change(
 
 
 def _check_changeable(loaders: Pipeline, name: str) -> None:
-    """Check that an argument of `DataLoaderIterator.change` can be used with a pipeline.
+    """Check that an argument of `iterator.change` can be used with a pipeline.
 
     Args:
         loaders: the pipeline.

@@ -35,5 +35,5 @@ def interpreter():
 
 @pytest.fixture
 def run(interpreter):
-    """Runs a program, and returns what it prints."""
+    """Run a program in a new process, and return its standard output."""
     return lambda program: interpreter.run(PRELUDE + textwrap.dedent(program))

@@ -62,8 +62,8 @@ def test_a_slow_host_is_named_with_its_slow_operation(run, tmp_path):
         page = {str(tmp_path / "report.html")!r}
         def make(shard):
             def decode(x):
-                if shard.shard_index == 2:
-                    time.sleep(0.03)  # 120 ms a batch, which takes others less than a millisecond
+                if shard.shard_index == 2 and x < 112:
+                    time.sleep(0.08)  # 320 ms a batch for seven batches, which take others less than a millisecond each
                 return x
             return headrace.load(whole, transformations=[decode], batch_size=4, num_epochs=1, shard_options=shard)
         with iter(remote(make, 4)) as batches, headrace.watch_hosts(batches) as hosts:
