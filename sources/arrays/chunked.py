@@ -8,7 +8,7 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex
@@ -128,6 +128,16 @@ class ChunkedSource:
         """Return the number of rows in a chunk of an array; None if the array is stored in one piece."""
         return int(array.chunks[0]) if array.chunks else None
 
+    def _row_reader(self, array: Any) -> Callable[[int], Array]:
+        """Return a function that reads one row of an array of numbers each of whose chunks is one row."""
+
+        def read(row: int) -> Array:
+            values = np.asarray(array[row])
+            values.setflags(write=False)
+            return values
+
+        return read
+
     @property
     def _lock(self) -> threading.RLock:
         return self._locks.setdefault(os.getpid(), threading.RLock())
@@ -181,8 +191,8 @@ class ChunkedSource:
         try:
             with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
                 opened = self._array(name)
-                if opened.is_plain and opened.chunk_rows == 1 and opened.array.ndim > 1 and self._stored is None:
-                    return self._whole_chunks(name, opened, keys)
+                if opened.read_row is not None:
+                    return self._whole_chunks(name, opened.read_row, opened.row_bytes, keys)
                 runs = list(runs_of(keys, opened.chunk_rows, opened.row_bytes))
                 for number, (start, stop, wanted, places) in enumerate(runs):
                     if number % RUNS_AT_ONCE == 0:
@@ -207,8 +217,10 @@ class ChunkedSource:
     def _array(self, name: str) -> _OpenedArray:
         array = self._open()[name]
         if name not in self._opened_arrays:
-            is_plain = array.dtype.kind in "biufc"
-            self._opened_arrays[name] = _OpenedArray(array, self._chunk_rows(array), row_bytes_of(array), is_plain)
+            is_plain, chunk_rows = array.dtype.kind in "biufc", self._chunk_rows(array)
+            by_row = is_plain and chunk_rows == 1 and array.ndim > 1 and self._stored is None
+            read_row = self._row_reader(array) if by_row else None
+            self._opened_arrays[name] = _OpenedArray(array, chunk_rows, row_bytes_of(array), is_plain, read_row)
         return self._opened_arrays[name]
 
     def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
@@ -232,21 +244,20 @@ class ChunkedSource:
             self._keep((name, start), rows, rows.nbytes if opened.is_plain else _bytes_of(rows))
         return rows
 
-    def _whole_chunks(self, name: str, opened: _OpenedArray, keys: Int64s) -> list[Any]:
-        """Return rows of an array of numbers each of whose chunks is one row."""
+    def _whole_chunks(self, name: str, read: Callable[[int], Array], size: int, keys: Int64s) -> list[Any]:
+        """Return rows of `size` bytes of an array each of whose chunks is one row. `read` reads one."""
         # Less work for each row than a run takes, which would be more than that of h5py.
         found: list[Any] = [None] * len(keys)
-        array, kept, size = opened.array, self._kept, opened.row_bytes
-        keeps, before, row = size <= self._cache_bytes, -1, None
+        kept, keeps, before, row = self._kept, size <= self._cache_bytes, -1, None
         for place, key in sorted(enumerate(keys.tolist()), key=itemgetter(1)):
             if key != before:
-                if keeps and (row := kept.get((name, key))) is not None:
+                if not keeps:
+                    row = read(key)
+                elif (row := kept.get((name, key))) is not None:
                     kept.move_to_end((name, key))
                 else:
-                    row = np.asarray(array[key])
-                    row.setflags(write=False)
-                    if keeps:
-                        self._keep((name, key), row, size)
+                    row = read(key)
+                    self._keep((name, key), row, size)
                 before = key
             found[place] = row
         return found
@@ -356,6 +367,8 @@ class _OpenedArray(NamedTuple):
     row_bytes: int
     is_plain: bool
     """True for numbers: nothing is decoded."""
+    read_row: Callable[[int], Array] | None
+    """Reads one row, read-only. None if rows are read in runs."""
 
 
 def _bytes_of(rows: Array) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,21 @@ class HDF5Source(ChunkedSource):
         first = start // array.chunks[0] * each_run
         return [(offset, size) for offset, size in places[first : first + each_run].tolist() if size]
 
+    def _row_reader(self, array: Any) -> Callable[[int], Array]:
+        read = super()._row_reader(array)
+        shape, dtype, place = array.shape[1:], array.dtype, (0,) * (array.ndim - 1)
+        if array.chunks != (1, *shape) or not _is_stored_as_is(array):
+            return read
+        read_chunk = array.id.read_direct_chunk
+
+        def read_directly(row: int) -> Array:
+            try:
+                return np.ndarray(shape, dtype, read_chunk((row, *place))[1])
+            except (OSError, RuntimeError):  # the chunk was never written, or cannot be read
+                return read(row)
+
+        return read_directly
+
     def _decoded(self, array: Any, rows: Array) -> Array:
         import h5py
 
@@ -178,6 +193,15 @@ class HDF5Source(ChunkedSource):
         decoded = np.empty(len(texts), object)
         decoded[:] = texts
         return decoded.reshape(rows.shape)
+
+
+def _is_stored_as_is(array: Any) -> bool:
+    """Return True if the chunks of an array are not compressed, and their numbers have the layout of its NumPy dtype."""
+    import h5py
+
+    # h5py describes a type that NumPy lacks, such as 24-bit integers, by the dtype to which HDF5 converts it.
+    same = bool(array.id.get_type() == h5py.h5t.py_create(array.dtype))
+    return same and array.id.get_create_plist().get_nfilters() == 0
 
 
 def _chunk_places(array: Any) -> npt.NDArray[np.int64]:
