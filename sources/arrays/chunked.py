@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -130,13 +130,7 @@ class ChunkedSource:
 
     def _row_reader(self, array: Any) -> Callable[[int], Array]:
         """Return a function that reads one row of an array of numbers each of whose chunks is one row."""
-
-        def read(row: int) -> Array:
-            values = np.asarray(array[row])
-            values.setflags(write=False)
-            return values
-
-        return read
+        return partial(read_row, array)
 
     @property
     def _lock(self) -> threading.RLock:
@@ -377,6 +371,13 @@ def _bytes_of(rows: Array) -> int:
         return rows.nbytes
     sizes = (value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value) for value in rows.flat)
     return rows.nbytes + sum(sizes)
+
+
+def read_row(array: Any, row: int) -> Array:
+    """Return a row of an array of numbers, read-only."""
+    values = np.asarray(array[row])
+    values.setflags(write=False)
+    return values
 
 
 def row_bytes_of(array: Any) -> int:

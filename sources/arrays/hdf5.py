@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from ...files.storage_options import StorageOptionsLike
 from ...files.urls import is_remote, name_of
-from .chunked import Array, ChunkedSource, row_bytes_of
+from .chunked import Array, ChunkedSource, read_row, row_bytes_of
 from .other_files import other_file_of
 from .stored import Range, StoredFile
 
@@ -170,17 +171,16 @@ class HDF5Source(ChunkedSource):
         return [(offset, size) for offset, size in places[first : first + each_run].tolist() if size]
 
     def _row_reader(self, array: Any) -> Callable[[int], Array]:
-        read = super()._row_reader(array)
         shape, dtype, place = array.shape[1:], array.dtype, (0,) * (array.ndim - 1)
         if array.chunks != (1, *shape) or not _is_stored_as_is(array):
-            return read
+            return partial(read_row, array)
         read_chunk = array.id.read_direct_chunk
 
         def read_directly(row: int) -> Array:
             try:
                 return np.ndarray(shape, dtype, read_chunk((row, *place))[1])
             except (OSError, RuntimeError):  # the chunk was never written, or cannot be read
-                return read(row)
+                return read_row(array, row)
 
         return read_directly
 
