@@ -23,7 +23,7 @@ from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_bef
 from ..plan.steps.skipped import within
 from ..stream.rows import Rows
 from .files import restore_later, write_later
-from .kept import Keeper, Kept
+from .kept import ExtraState, Keeper, Kept
 from .live.changeable import Changeable
 from .record_checks import marks_of
 from .schema import LoaderState
@@ -120,6 +120,12 @@ class StreamPosition(NamedTuple):
             )
         return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.kept.skipped)
 
+    def get_extra_state(self) -> Any:
+        return self.kept.extra_values
+
+    def set_extra_state(self, values: Any) -> None:
+        self.keeper.set_extra(values)
+
     def last_records(self) -> Any:
         if self.run is None:
             raise ValueError("last_records() needs an element that was delivered. Call next() first.")
@@ -207,7 +213,7 @@ class Resumable(ClosedAtExit):
         return restore_later(directory, self)
 
 
-class StreamPositionAPI(Changeable, Resumable):
+class StreamPositionAPI(Changeable, ExtraState, Resumable):
     """Base of the iterators of a `DataLoader` and of device feeders.
 
     If a feeder reads from something other than a `DataLoader`, most of the methods raise a

@@ -10,17 +10,19 @@ from headrace.loader.plan.steps.skipped import SkippedSteps
 from headrace.loader.state.kept import Kept
 from headrace.loader.state.schema import LoaderState
 
-EXAMPLES = {"skipped": SkippedSteps(((3, 5), (9, 10)), ((3, 5),))}
+EXAMPLES = {"skipped": SkippedSteps(((3, 5), (9, 10)), ((3, 5),)), "extra": '{"tokens":512}'}
 """A value of each field that is not the default."""
 
 FIELDS = [each.name for each in dataclasses.fields(Kept)]
 
 
 def example(name):
+    """What a run keeps, with the example of a value."""
     return Kept(**{name: EXAMPLES[name]})
 
 
 def empty_state():
+    """The state at the beginning of a run."""
     return LoaderState.from_json(iter(load(range(8), batch_size=2)).get_state())
 
 
