@@ -166,7 +166,7 @@ def start_of_epoch(number: int, state: bytes, step: int) -> bytes:
     other = LoaderState.from_json(state)
     identity = other.identity.with_order(0, {**other.identity.order, "epoch": number})
     start = Cursor((0,) * len(other.cursor.positions), (0,) * len(other.cursor.skips))
-    return LoaderState(start, step, other.shard, identity).to_json()
+    return LoaderState(start, step, other.shard, identity, kept=other.kept).to_json()
 
 
 def epoch_of(state: LoaderState) -> int:

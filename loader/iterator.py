@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
+from .state.kept import Keeper, Kept
 from .state.live.changes import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.schema import LoaderState, parsed
@@ -65,7 +67,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._passes = passes  # of the loader; None: nobody counts them
         self._from_start = True  # nothing has come yet, and no state was set
         self._pipeline = self._loaders = pipeline  # as it resumes from a state, and as the loader made it
-        self._loaders_skipped_steps = self._skipped_steps = skipped_steps
+        self._loaders_skipped_steps, self._keeper = skipped_steps, Keeper(Kept(skipped_steps))
         self._execution = execution
         self._running, self._changes = RunHandle(), ProgramChanges()
         self._closed = self._ended = False
@@ -103,7 +105,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             except BaseException:
                 self._running.end()
                 raise
-            if self._skipped_steps.steps and (kept_from := self._skipped_steps.end_of(self._step)) is not None:
+            if (skipped := self._keeper.kept.skipped).steps and (kept_from := skipped.end_of(self._step)) is not None:
                 if not self._pipeline.aligned:  # what it is made of is known too late to not read it
                     self._step += 1
                     continue
@@ -289,20 +291,22 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def _unread(self) -> Ranges:
         if not self._pipeline.aligned:
             return ()
-        return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
+        return self._keeper.kept.skipped.positions(
+            (self._start.positions[0], self._step), self._pipeline.stages[0].unit
+        )
 
     def here(self) -> StreamPosition:
-        return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
+        return StreamPosition(self._pipeline, self._keeper, self._start, self._run, self._index, self._step)
 
     def _description_text(self) -> str:
         return self.here().describe(self._worker_count)
 
     def go_back(self, mark: StreamPosition) -> None:
-        """Move to `mark`, an earlier position of this iterator. The count of skipped records is kept."""
-        skipped, changes = self._skipped, self._changes
+        """Move to `mark`, an earlier position of this iterator. Values that do not depend on the position are kept."""
+        keeper, skipped, changes = self._keeper, self._skipped, self._changes
         self._loaders = changes.back_at(mark.step, self._loaders)
         self._go_to([mark.state], strict=False)
-        self._skipped, self._changes = skipped, changes
+        self._keeper, self._skipped, self._changes = keeper, skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
         """Continue at the user's position in an order that has changed, and return the elements from there on.
@@ -344,11 +348,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         from .state.resume import resume
 
         loaders, pipeline, start, state = resume(self._loaders, states, strict, run_here, **of_states)
-        skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
+        steps = state.kept.skipped.plus(self._loaders_skipped_steps.steps)
+        keeper = Keeper(replace(state.kept, skipped=steps))
         skipped, observer, changes = SkippedRecords(self._skipped.limit), Observer(), ProgramChanges()
         same = loaders is self._loaders and pipeline.runs_like(self._pipeline)
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
         self._step, self._first_step, self._changed_at, self._changes = state.step, state.step, {}, changes
-        self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
+        self._keeper, self._skipped, self._observer, self._ended = keeper, skipped, observer, False

@@ -16,7 +16,6 @@ import numpy as np
 from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
 from ..loader.plan.identity import differences
-from ..loader.plan.steps.skipped import union
 from ..loader.state.files import process_of, unreadable
 from ..loader.state.schema import LoaderState
 from ..samplers.protocol import ENDLESS
@@ -75,7 +74,7 @@ class Checkpoint:
             "step": self.step,
             "epoch": _joined(map(_epoch, self.states)),
             "records_seen": _records_seen(self.states),
-            "left_out": [list(steps) for steps in _left_out(first)],
+            **{label.replace(" ", "_"): values for label, (_, values) in first.kept.told.items()},
             "states": [dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places],
             "missing": list(self.missing),
             **first.identity.labelled,
@@ -209,8 +208,7 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
     """Return facts about the states of a checkpoint in words: a dict of a subject, such as "epoch", to its value."""
     first, lineage = states[0], states[0].history.shards[0]
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
-    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
-    seen = f"{_records_seen(states):,}{', or left out' if left_out else ''}"
+    seen = f"{_records_seen(states):,}{', or left out' if first.kept.skipped else ''}"
     seen += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
     return {
         "step": _joined(f"{state.step:,}" for state in states),
@@ -218,7 +216,7 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
         "records seen": seen,
         "shards": str(first.shard[1]),
         "order": f"what {', then '.join(earlier) or 'earlier runs'} left" if lineage.layers else "from the start",
-        "left out": f"steps {', '.join(left_out)}" if left_out else "nothing",
+        **{label: words for label, (words, _) in first.kept.told.items()},
     }
 
 
@@ -226,11 +224,6 @@ def _records_seen(states: Sequence[LoaderState]) -> int:
     """Return how many records these shards and all earlier runs have read. Records of skipped steps count, too."""
     lineage = states[0].history.shards[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
-
-
-def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
-    """Return the steps that the run skips because the user asked for it, as sorted ranges `[start, stop)`."""
-    return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
 def _joined(words: Any) -> str:

@@ -132,7 +132,7 @@ class Upstream:
             mark: a position of the iterator.
         """
         batch = self._batch_of(mark)
-        if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.skipped:
+        if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.kept.skipped:
             return 1
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
 

@@ -79,7 +79,7 @@ def _with_source(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
 def _check_between(states: Sequence[LoaderState]) -> None:
     last = min(state.step for state in states)
     if any(any(state.cursor.skips) or state.cursor.unfinished for state in states) or any(
-        stop > last for state in states for _, stop in state.skipped.present
+        stop > last for state in states for _, stop in state.kept.skipped.present
     ):
         raise CheckpointError(
             "the state was saved inside the result of an operation that groups or splits batches of BudgetBatch, or steps that "

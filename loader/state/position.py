@@ -20,9 +20,10 @@ from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_before, records_of_step
-from ..plan.steps.skipped import SkippedSteps, within
+from ..plan.steps.skipped import within
 from ..stream.rows import Rows
 from .files import restore_later, write_later
+from .kept import ExtraState, Keeper, Kept
 from .live.changeable import Changeable
 from .record_checks import marks_of
 from .schema import LoaderState
@@ -35,7 +36,7 @@ class StreamPosition(NamedTuple):
 
     Attributes:
         pipeline: the pipeline that runs, as it was resumed.
-        skipped: steps that the run skips because the user asked for it.
+        keeper: holder of the other values that the run keeps, such as skipped steps.
         start: cursor (place in the stream) at which the iterator began or to which it was set.
         run: `Rows` object that contains the element delivered last; None if nothing was
             delivered since the start.
@@ -44,7 +45,7 @@ class StreamPosition(NamedTuple):
     """
 
     pipeline: Pipeline
-    skipped: SkippedSteps
+    keeper: Keeper
     start: Cursor
     run: Rows | None
     row: int
@@ -54,6 +55,11 @@ class StreamPosition(NamedTuple):
     def cursor(self) -> Cursor:
         """The cursor (a place in the stream) of this position, from which the stream continues."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
+
+    @property
+    def kept(self) -> Kept:
+        """The other values that the run keeps, such as skipped steps."""
+        return self.keeper.kept
 
     @property
     def is_at_end(self) -> bool:
@@ -70,7 +76,7 @@ class StreamPosition(NamedTuple):
             shard=(shard.shard_index, shard.shard_count),
             identity=self.pipeline.identity,
             history=self.pipeline.history,
-            skipped=self.skipped,
+            kept=self.keeper.kept,
         )
         marks = marks_of(self.pipeline, state)
         return dataclasses.replace(state, marks=marks) if marks else state
@@ -93,12 +99,12 @@ class StreamPosition(NamedTuple):
         return part_records(self.pipeline, self.cursor)
 
     def len(self) -> int:
-        return number_of(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
+        return number_of(self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped)
 
     @property
     def passed(self) -> int:
         """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
-        return passed_before(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
+        return passed_before(self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped)
 
     def describe(self, worker_count: int) -> str:
         """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
@@ -107,12 +113,18 @@ class StreamPosition(NamedTuple):
 
     def records_at(self, step: int) -> Any:
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        if step < self.step or within(self.skipped.absorbed, step) is not None:
+        if step < self.step or within(self.kept.skipped.absorbed, step) is not None:
             raise IndexError(
                 f"step {short_repr(step)} was already delivered or skipped. The next step of this iterator is "
                 f"{self.step}. Pass this one or a later one."
             )
-        return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.skipped)
+        return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.kept.skipped)
+
+    def get_extra_state(self) -> Any:
+        return self.kept.extra_values
+
+    def set_extra_state(self, values: Any) -> None:
+        self.keeper.set_extra(values)
 
     def last_records(self) -> Any:
         if self.run is None:
@@ -201,7 +213,7 @@ class Resumable(ClosedAtExit):
         return restore_later(directory, self)
 
 
-class StreamPositionAPI(Changeable, Resumable):
+class StreamPositionAPI(Changeable, ExtraState, Resumable):
     """Base of the iterators of a `DataLoader` and of device feeders.
 
     If a feeder reads from something other than a `DataLoader`, most of the methods raise a

@@ -28,6 +28,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_streams import migrate
 from .changed_weights import check_left
+from .kept import Kept
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .record_checks import REMEDY, of_another, remedy_of, run_length
 from .schema import LoaderState
@@ -197,15 +198,15 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     first = by_shard[0]
     for state in by_shard:
         _check_elastic(pipeline, state, strict)
-    skipped = SkippedSteps(
-        union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
-    )
+    kept = Kept.of_shards([state.kept for state in sorted(by_shard, key=lambda state: -state.step)])
+    skipped = kept.skipped
     cursors = [split_leftover(pipeline, state, run) for state in by_shard]
     lineages = tuple(
         _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
     )
     if pipeline.aligned:
-        skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
+        absorbed = union((*skipped.absorbed, *skipped.steps))
+        kept = dataclasses.replace(kept, skipped=SkippedSteps(skipped.steps, absorbed))
     step = max(state.step for state in by_shard)
     unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
     start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
@@ -214,7 +215,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     if len(identity.sizes) == len(pipeline.identity.sizes):  # sizes that matter for leftovers were compared
         identity = dataclasses.replace(identity, sizes=pipeline.identity.sizes)
     marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
-    return LoaderState(start, step, shard, identity, history, skipped, marks)
+    return LoaderState(start, step, shard, identity, history, kept, marks)
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -21,7 +20,7 @@ from ..plan.cursor import Cursor, Leftover
 from ..plan.history import NO_HISTORY, History, Mark
 from ..plan.identity import Identity, json_text
 from ..plan.lineage import ReshardHistory
-from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from .kept import Kept, damage
 
 VERSION = 1
 
@@ -45,7 +44,7 @@ class LoaderState:
             shard.
         identity: identity of sources, orders, joins and operations.
         history: what happened to the orders since the first run.
-        skipped: steps that the run skips because the user asked for it.
+        kept: other values that the run keeps, such as skipped steps.
         marks: facts about orders that a later program cannot compute again, by the index of the leaf (source with
             its sampler).
         version: version of the layout of states.
@@ -56,7 +55,7 @@ class LoaderState:
     shard: tuple[int, int]
     identity: Identity
     history: History = NO_HISTORY
-    skipped: SkippedSteps = NONE_SKIPPED
+    kept: Kept = field(default_factory=Kept)
     marks: Mapping[int, Mark] = field(default_factory=dict)
     version: int = VERSION
 
@@ -89,18 +88,18 @@ class LoaderState:
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
         notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
         marks = {str(leaf): mark.values for leaf, mark in self.marks.items()}
-        entries = {  # sorted by name
+        entries = {
             "cursor": f"[[{positions}],[{skips}]{notes}]",
             "history": self.history.json,
             "identity": self.identity.json,
             "marks": json_text(marks) if marks else "",
             "shard": f"[{shard[0]},{shard[1]}]",
-            "skipped": json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "",
             "step": str(self.step),
             "unfinished": json_text(list(map(_rest_values, cursor.unfinished))) if cursor.unfinished else "",
             "version": str(self.version),
+            **self.kept.entries,
         }
-        content = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
+        content = ",".join([f'"{name}":{entries[name]}' for name in NAMES if entries.get(name)])
         return sealed(f"{{{content}}}".encode())
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,29 +152,27 @@ class LoaderState:
                 f"{VERSION}. Install the version of headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) and CHECKSUM in values else {}
-        if not NEEDED <= content.keys() <= NAMES:
+        if not NEEDED <= content.keys() <= set(NAMES):
             raise CheckpointError(
                 f"{short_repr(values)} is not a state of a headrace loader. It must be what get_state() returned."
             )
-        with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
+        with damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
             step = _count(content["step"], MAX_STEP)
-        with _damage(identity=content["identity"]):
+        with damage(identity=content["identity"]):
             identity = Identity.read(content["identity"])
         leaves, told = len(cursor.positions), content.get("history", {})
-        with _damage(cursor=content["cursor"], history=told):
+        with damage(cursor=content["cursor"], history=told):
             same = like is not None and json_text(told) == (like.history.json or "{}")
             history = like.history if like is not None and same else History.read(told, leaves)
             if not len(history.shards) == leaves == len(identity.orders):
                 raise ValueError
         cursor = cursor.with_unfinished(*_rests(content.get("unfinished", [])))
-        with _damage(skipped=content.get("skipped")):
-            steps, absorbed = map(_ranges, _list(content.get("skipped", [[], []])))
-        with _damage(marks=content.get("marks")):
+        with damage(marks=content.get("marks")):
             marks = {int(leaf): Mark.read(mark) for leaf, mark in dict(content.get("marks", {})).items()}
             if not marks.keys() <= {*range(leaves)}:
                 raise ValueError
-        return cls(cursor, step, shard, identity, history, SkippedSteps(steps, absorbed), marks)
+        return cls(cursor, step, shard, identity, history, Kept.read(content), marks)
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -201,7 +198,9 @@ def parsed(states: Any) -> list[LoaderState]:
 
 
 NEEDED = {"cursor", "identity", "shard", "step", "version"}
-NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
+NAMES = sorted(
+    {each.name for kind in (LoaderState, Kept) for each in dataclasses.fields(kind)} - {"kept"} | {"unfinished"}
+)
 
 
 def sealed(content: bytes) -> bytes:
@@ -257,22 +256,6 @@ def _refuse_grains(values: Any) -> None:
         raise CheckpointError(
             f"this is a state of a Grain dataset after {taken} elements. If the loader has the same order, {remedy}."
         )
-
-
-@contextmanager
-def _damage(**parts: Any) -> Iterator[None]:
-    """Return a context in which a TypeError or ValueError becomes a CheckpointError that names the damaged `parts` of a state.
-
-    Args:
-        **parts: names and values of the entries that are read inside the context.
-    """
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (TypeError, ValueError):
-        entries = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
-        raise CheckpointError(f"the state is damaged: {entries}. Restore another checkpoint.") from None
 
 
 def _list(values: Any) -> list[Any]:
@@ -332,12 +315,12 @@ def _rest_values(rest: Leftover) -> list[Any]:
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
-    with _damage(unfinished=values):
+    with damage(unfinished=values):
         return tuple(map(_rest, _list(values)))
 
 
 def _rest(values: Any) -> Leftover:
-    with _damage(unfinished=values):
+    with damage(unfinished=values):
         shard, place, lineages, ends, stage, *more = _list(values)
         parts: list[Any] = [[], ""]
         parts[: len(more)] = more
@@ -350,11 +333,3 @@ def _rest(values: Any) -> Leftover:
         if len(totals) != len(read):
             raise ValueError
         return Leftover(_shard(shard), cursor, read, totals, _count(stage), mix)
-
-
-def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
-    ranges = tuple((_count(start), _count(stop)) for start, stop in values)
-    edges = [edge for pair in ranges for edge in pair]
-    if sorted(set(edges)) != edges:
-        raise ValueError
-    return ranges

@@ -67,6 +67,19 @@ def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
     return bins.rows()
 
 
+def next_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
+    """Return the row of each piece, `int64[pieces]`: in their order, the row of the piece before, or else a new one.
+
+    Args:
+        sizes: `int64[pieces, leaves]`, number of tokens of each piece.
+        capacity: `int64[leaves]`, length of a row in each leaf.
+        most: maximum number of pieces in a row; None: no limit.
+    """
+    bins = Bins(sizes, capacity, most)
+    bins.put(np.arange(len(sizes)), _last)
+    return bins.rows()
+
+
 def _fullest(spaces: list[Ints], size: list[int], rows: int) -> int:
     left = spaces[0][:rows] - size[0]  # in the fullest leaf
     for space, tokens in zip(spaces[1:], size[1:]):
@@ -79,6 +92,11 @@ def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
     for space, tokens in zip(spaces[1:], size[1:]):
         fits &= space[:rows] >= tokens
     return int(fits.argmax())
+
+
+def _last(spaces: list[Ints], size: list[int], rows: int) -> int:
+    last = max(rows - 2, 0)
+    return last if all(space[last] >= tokens for space, tokens in zip(spaces, size)) else rows - 1
 
 
 def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:

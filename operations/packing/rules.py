@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 
 from .concat import concat_then_split
-from .fit import best_fit, first_fit, in_rows, split
+from .fit import best_fit, first_fit, in_rows, next_fit, split
 from .pieces import Ints, Pieces, no_pieces
 
-Strategy = Literal["best_fit", "first_fit", "concat_then_split"]
+Strategy = Literal["best_fit", "first_fit", "next_fit", "concat_then_split"]
 TooLong = Literal["split", "cut", "error"]
 
-FITS = {"best_fit": best_fit, "first_fit": first_fit}
+FITS = {"best_fit": best_fit, "first_fit": first_fit, "next_fit": next_fit}
 STRATEGIES = (*FITS, "concat_then_split")
 TOO_LONG = ("split", "cut", "error")
 

@@ -8,6 +8,9 @@ import pytest
 import headrace
 from headrace import MapDataset, Pack, ShardOptions
 from headrace.errors import LengthsError, PackError
+from headrace.operations.packing.pieces import Pieces
+from headrace.operations.packing.rules import Rules
+from headrace.operations.packing.settings import Settings
 
 RANDOM = np.random.default_rng(0)
 DOCUMENTS = [np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))]
@@ -25,7 +28,7 @@ def everything(documents=DOCUMENTS):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "concat_then_split"])
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "next_fit", "concat_then_split"])
 def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     """Of a loader, of a stream, and of a stream of the packed dataset; and many at a time."""
     shuffled = MapDataset.source(DOCUMENTS).shuffle(1)
@@ -147,3 +150,54 @@ def test_a_pack_after_a_filter_is_refused():
     """Nobody knows which documents come."""
     with pytest.raises(PackError, match=r"which may leave elements out\. Pack the stream"):
         MapDataset.source(DOCUMENTS).filter(len).pack(16, lengths=len)
+
+
+class _ChunkRules(Rules):
+    """Rules by which each row has a chunk of one document, half of which is also in the next row."""
+
+    def pieces(self, lengths, rows=None):
+        """Return the pieces, a row for each."""
+        length = self.capacity[0]
+        counts = np.where(lengths[:, 0] > 0, np.maximum(-(-2 * lengths[:, 0] // length) - 1, 1), 0)
+        documents = np.repeat(np.arange(len(lengths)), counts)
+        starts = (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))[:, None] * (length // 2)
+        return Pieces(documents, starts, np.minimum(starts + length, lengths[documents]), 1 + np.arange(len(documents)))
+
+
+class _ChunkSettings(Settings):
+    """Settings with these rules."""
+
+    def rules(self, packed):
+        """Return the rules."""
+        return _ChunkRules(**vars(super().rules(packed)))
+
+
+class Chunks(Pack):
+    """Split documents into overlapping chunks."""
+
+    def __init__(self, length, window=4):
+        super().__init__(length, window=window)
+        self.settings = _ChunkSettings(**vars(self.settings))
+
+
+def test_an_operation_whose_rows_are_planned_from_lengths_is_one_class():
+    """A subclass of `Pack` with its own rules works in streams, with random access, planned on shards, and after a resume."""
+    expected = []
+    for document in DOCUMENTS:
+        stops = range(8, max(len(document) + 4, 9), 4) if len(document) else ()
+        expected += [document[stop - 8 : stop].tolist() for stop in stops]
+    dataset = MapDataset.source(DOCUMENTS)
+    planned, stream = dataset.apply(Chunks(8)), dataset.to_iter_dataset().apply(Chunks(8))
+    assert len(planned) == len(expected)
+    assert [row["tokens"][row["tokens_segment_ids"] > 0].tolist() for row in stream] == expected
+    np.testing.assert_equal([planned[index] for index in range(len(planned))], list(stream))
+    iterator = iter(stream)
+    first = [next(iterator) for _ in range(7)]
+    again = iter(dataset.to_iter_dataset().apply(Chunks(8)).mp_prefetch(1))
+    again.set_state(iterator.get_state())
+    np.testing.assert_equal([*first, *again], list(stream))
+    lengths = np.array([len(document) for document in DOCUMENTS])
+    options = {"num_epochs": 1, "transformations": [Chunks(8)], "balance": True, "lengths": lengths, "batch_size": 1}
+    shards = [list(headrace.load(DOCUMENTS, shard_options=ShardOptions(index, 2), **options)) for index in range(2)]
+    found = sorted(batch["tokens"][0].tolist() for shard in shards for batch in shard)
+    assert found == sorted(row["tokens"].tolist() for row in stream)

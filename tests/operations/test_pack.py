@@ -31,7 +31,7 @@ from headrace.errors import CheckpointError, LengthsError, PackError
 from headrace.operations.packing import rules
 
 NO_SHARDING = headrace.NoSharding()
-STRATEGIES = ("best_fit", "first_fit", "concat_then_split")
+STRATEGIES = ("best_fit", "first_fit", "next_fit", "concat_then_split")
 
 
 def _documents(lengths, first=1):
@@ -86,9 +86,9 @@ def test_every_token_comes_once_in_rows_of_one_length(strategy, max_segments):
 
 
 def test_documents_stay_whole_where_they_fit():
-    """Best fit and first fit split only documents that are longer than a row."""
+    """Best fit, first fit and next fit split only documents that are longer than a row."""
     documents = _random(100)
-    for strategy in ("best_fit", "first_fit"):
+    for strategy in ("best_fit", "first_fit", "next_fit"):
         segments = [tuple(segment) for row in _rows(documents, Pack(32, strategy, 30)) for segment in _segments(row)]
         assert {tuple(document.tolist()) for document in documents if 0 < len(document) <= 32} <= set(segments)
 
@@ -114,6 +114,41 @@ def test_rows_stand_in_the_order_of_the_documents_that_they_began_with():
     assert rows == [[3, 7], [1, 8], [2]]
     rows = [list(map(len, _segments(row))) for row in _rows(documents, Pack(10, "concat_then_split"))]
     assert rows == [[3, 7], [1, 8, 1], [1]]
+
+
+@tries(60)
+@given(
+    lengths=st.lists(st.integers(0, 25), max_size=40),
+    most=st.sampled_from([None, 1, 3]),
+    window=st.sampled_from([7, 100]),
+)
+def test_next_fit_keeps_documents_in_their_order(lengths, most, window):
+    """A row ends where the next piece has no room, at `max_segments`, and at the end of a window; a long document is split."""
+    documents = _documents(lengths)
+    expected = []
+    for start in range(0, len(documents), window):
+        row = []
+        for document in documents[start : start + window]:
+            for piece in (document[at : at + 10].tolist() for at in range(0, len(document), 10)):
+                if row and (sum(map(len, row)) + len(piece) > 10 or len(row) == most):
+                    expected.append(row)
+                    row = []
+                row.append(piece)
+        expected += [row] if row else []
+    assert (
+        not documents
+        or [_segments(row) for row in _rows(documents, Pack(10, "next_fit", window, max_segments=most))] == expected
+    )
+
+
+def test_next_fit_looks_at_all_leaves():
+    """A document begins a row if one of its leaves has no room, though the others have."""
+    documents = [
+        {"x": np.full(x, number), "y": np.full(y, number)} for number, (x, y) in enumerate([(2, 1), (2, 4), (2, 1)])
+    ]
+    rows = _rows(documents, Pack({"x": 8, "y": 4}, "next_fit"))
+    assert [[len(part) for part in _segments(row, "y")] for row in rows] == [[1], [4], [1]]
+    assert [[len(part) for part in _segments(row, "x")] for row in rows] == [[2], [2], [2]]
 
 
 def test_no_row_holds_documents_of_two_windows():
@@ -529,7 +564,7 @@ def test_a_plan_tells_the_rows_before_anything_is_read(strategy, max_segments):
         assert plain(row) == plain(rows[number])
 
 
-@pytest.mark.parametrize("strategy", ["best_fit", "first_fit"])
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "next_fit"])
 def test_a_plan_looks_for_places_once(strategy, monkeypatch):
     """In whatever process a row is asked for, and however many windows there are: what was found is kept, and goes along."""
     plan = Pack(16, strategy, window=8, max_segments=3).plan([len(document) for document in _random(50)])

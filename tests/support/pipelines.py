@@ -114,6 +114,12 @@ PIPELINES: dict[str, list[Any]] = {
     "mixed dtypes": [lambda x: x if x % 2 else x / 2, Batch(4)],
     "pack": [_document, Pack(8, window=11)],
     "map, batch, pack": [lambda x: np.arange(x, x + 5), Batch(2), Pack(6, "first_fit", window=3, too_long="cut")],
+    "pack in order, batch, flat map": [
+        _document,
+        Pack(8, "next_fit", window=9),
+        Batch(3),
+        FlatMap(lambda batch: [batch] * 2),
+    ],
     "pack, random, batch": [_document, Pack(8, "concat_then_split", window=9), _noisy, Batch(3)],
     "filter, pack, batch, flat map": [
         lambda x: {"inputs": _document(x), "targets": _document(x + 3), "id": x},

@@ -207,18 +207,20 @@ def _meaning(operation: Operation, elements: list[Any]) -> list[Any] | None:
     if type(operation) is Batch and (operation.batch_fn or isinstance(elements[0], (int, float))):
         is_kept = len(elements) == operation.batch_size or not operation.drop_remainder
         return [(operation.batch_fn or np.stack)(elements)] if is_kept else []
-    if type(operation) is Pack and operation.settings.strategy == "first_fit" and isinstance(elements[0], np.ndarray):
-        return first_fit(elements, operation.settings.length)
+    if type(operation) is Pack and isinstance(elements[0], np.ndarray):
+        strategy = operation.settings.strategy
+        if strategy in ("first_fit", "next_fit"):
+            return fitted(elements, operation.settings.length, 0 if strategy == "first_fit" else -1)
     return None
 
 
-def first_fit(documents: list[np.ndarray], length: int) -> list[np.ndarray]:
-    """Rows of documents, each piece put into the first row that has room for it."""
+def fitted(documents: list[np.ndarray], length: int, tried_from: int) -> list[np.ndarray]:
+    """Rows of documents, each piece put into the first row from a place of the list on that has room for it."""
     rows: list[list[Any]] = []
     for document in documents:
         for start in range(0, len(document), length):
             piece = document[start : start + length].tolist()
-            row = next((row for row in rows if len(row) + len(piece) <= length), None)
+            row = next((row for row in rows[tried_from:] if len(row) + len(piece) <= length), None)
             if row is None:
                 rows.append(piece)
             else:

@@ -149,7 +149,7 @@ class _Side:
                 raise CheckpointError(
                     "there is no state to compare: the list is empty. Pass what get_state() returned."
                 )
-            identity, skipped, shards = states[0].identity, states[0].skipped, states[0].shard[1]
+            identity, skipped, shards = states[0].identity, states[0].kept.skipped, states[0].shard[1]
         else:
             described = Described.of(given)
             pipeline, skipped = described.pipeline, described.skipped

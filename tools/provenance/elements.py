@@ -59,7 +59,7 @@ class StartPoint:
             TraceError: the step was skipped, or is before `mark` and also before a change of shards or of the batch
                 size.
         """
-        if within(mark.skipped.steps, step) is not None:
+        if within(mark.kept.skipped.steps, step) is not None:
             raise TraceError(f"step {step} is skipped by skip(), so it has no records. Pass another step.")
         pipeline, at = mark.pipeline, mark.cursor
         if pipeline.aligned:
@@ -89,10 +89,10 @@ def _position(mark: StreamPosition, step: int) -> int:
     """
     unit, at, leaf = mark.pipeline.stages[0].unit, mark.cursor.positions[0], mark.pipeline.leaf
     if step >= mark.step:
-        return mark.skipped.position_of(step, (at, mark.step), unit)
-    if leaf.lineage.layers or mark.skipped.absorbed:
+        return mark.kept.skipped.position_of(step, (at, mark.step), unit)
+    if leaf.lineage.layers or mark.kept.skipped.absorbed:
         position = at - (mark.step - step) * unit
-        known = position >= 0 and at % unit == 0 and not mark.skipped.steps
+        known = position >= 0 and at % unit == 0 and not mark.kept.skipped.steps
     else:
         position, known = step * unit, min(mark.step * unit, leaf.total) == at
     if not known:

@@ -30,6 +30,7 @@ from ....loader.plan.pipeline import Pipeline
 from ....loader.plan.rules import Again, All, First, InTurn
 from ....loader.plan.stages import runs_of, unit_of
 from ....loader.plan.steps.skipped import SkippedSteps, union
+from ....loader.state.kept import Kept
 from ....loader.state.schema import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
@@ -167,7 +168,7 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
         number for worker, each in enumerate(made) for number in range(first + worker, each * count, count)
     )
     steps = union(tuple((number, number + 1) for number in delivered))
-    return dataclasses.replace(after_records((first * unit,), pipeline), step=first, skipped=SkippedSteps(steps))
+    return dataclasses.replace(after_records((first * unit,), pipeline), step=first, kept=Kept(SkippedSteps(steps)))
 
 
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:

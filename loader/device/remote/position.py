@@ -47,6 +47,12 @@ class RemotePosition:
     def part_records(self) -> dict[str, int]:
         return _largest(self._ask("part_records"))
 
+    def get_extra_state(self) -> NoReturn:
+        raise _no_extra_state()
+
+    def set_extra_state(self, values: Any) -> NoReturn:
+        raise _no_extra_state()
+
     def last_records(self) -> Any:
         return _joined(self._ask("last_records"))
 
@@ -57,6 +63,13 @@ class RemotePosition:
 def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
     """Return the largest numbers, because each shard counts the records of all shards up to its own last record."""
     return {name: max(shard[name] for shard in shards) for name in shards[0]}
+
+
+def _no_extra_state() -> TypeError:
+    return TypeError(
+        "the iterator of a RemoteLoader has no extra state, because the hosts make its state. Save your values beside the "
+        "state, in the same checkpoint."
+    )
 
 
 def _joined(shards: Sequence[Any]) -> Any:

@@ -46,7 +46,7 @@ def position_of(here: StreamPosition, step: int) -> int:
             after the end; or it is inside a block of records that were divided among shards by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
-    local = here.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
+    local = here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
     index, (dense, offset) = local * leaf.shard.shard_count, leaf.lineage.dense_from
     if index < dense or leaf.lineage.within_shard:
         raise ValueError(
