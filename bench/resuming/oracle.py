@@ -119,7 +119,7 @@ def _counted(pipeline: Pipeline, event: Event, came: list[int], reference: list[
     hosts = max(leg.hosts for leg in event.legs)
     spare = (batch * hosts - 1) if pipeline.has("drop") or event.alike else 0
     seen, must = Counter(number % DRAW for number in came), expected(pipeline)
-    most = expected(pipeline.with_records(max(leg.more for leg in event.legs)))
+    most = expected(pipeline.with_file(max(leg.more for leg in event.legs)))
     if len(pipeline.shards) > 1:  # loaders end a mix in their own ways: with the first source, or with the last
         must &= Counter(number % DRAW for number in reference)
     if pipeline.has("pack"):
