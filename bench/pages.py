@@ -196,14 +196,29 @@ def resume_tables(results: dict[str, Any]) -> str:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
     lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LIBRARIES.values() if one.stateless]
-    told = "The next table says what the test program found for each result above that is not “ok”, “restart” or “–”:"
-    lines += ["", told, "", "| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
-    for name in played:
-        for cell, (word, detail) in sorted(results[name]["cells"].items()):
-            if word not in ("ok", "restart", "grey"):
-                short = " ".join(detail.split())[:160].replace("|", "/")
-                lines.append(f"| {LIBRARIES[name].title} | {' | '.join(cell.split(':'))} | {word} | {short} |")
+    told = (
+        "The next table has a row for each loader, event and verdict above that is not “ok”, “restart” or “–”. "
+        "It says in how many pipelines the test program found it, and what it found in one of them:"
+    )
+    lines += ["", told, "", "| loader | event | verdict | pipelines | for example |", "|---|---|---|---:|---|"]
+    for (name, event, word), found in _wrong(results, played).items():
+        pipeline, detail = found[0]
+        short = " ".join(detail.split())[:160].replace("|", "/")
+        row = [LIBRARIES[name].title, f"`{event}`", word, str(len(found)), f"`{pipeline}`: {short}"]
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+def _wrong(results: dict[str, Any], played: list[str]) -> dict[tuple[str, str, str], list[tuple[str, str]]]:
+    """For each loader, event and verdict that is not right, the pipelines and what was found."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for name in played:
+        for event in EVENTS:
+            for cell, (word, detail) in sorted(results[name]["cells"].items()):
+                pipeline, _, happened = cell.partition(":")
+                if happened == event.name and word not in ("ok", "restart", "grey"):
+                    groups.setdefault((name, event.name, word), []).append((pipeline, detail))
+    return groups
 
 
 FIGURES = {

@@ -60,23 +60,14 @@ class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
         self.run, self.pipeline = run, run.pipeline
 
     @energon.stateless(restore_seeds=True)
-    def preencode_sample(self, sample: Any) -> Iterator[Any]:
-        """None, one or several elements of a record."""
-        found = [self.run.touch(int(sample.text))]
-        for stage, *_ in self.pipeline.stages:
-            if stage == "map":
-                found = [number + MAPPED for number in found]
-            elif stage == "random_map":
-                found = [number + DRAW * int(torch.randint(1000, ())) for number in found]
-            elif stage == "filter":
-                found = [number for number in found if number % 3]
-            elif stage == "flat_map":
-                found = [number * 10 + copy for number in found for copy in range(number % 3)]
-            elif stage == "document":
-                yield {"numbers": [number + 1 for number in found for _ in range(1 + number % 7)]}
-                return
-        for number in found:
-            yield {"numbers": [number]}
+    def preencode_sample(self, sample: Any) -> Any:
+        """The element of a record, or tokens of a document."""
+        number = self.run.touch(int(sample.text)) + MAPPED * self.pipeline.has("map")
+        if self.pipeline.has("filter") and number % 3 == 0:
+            raise energon.SkipSample
+        if self.pipeline.has("random_map"):
+            number += DRAW * int(torch.randint(1000, ()))
+        return {"numbers": [number + 1] * (1 + number % 7) if self.pipeline.has("document") else [number]}
 
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         """Rows, each filled with the next documents that fit."""
@@ -99,6 +90,17 @@ class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
         return {"numbers": [number + add for sample in samples for number in sample["numbers"]]}
 
 
+class FlatMap(Encoder):
+    """The stage `flat_map`."""
+
+    @energon.stateless
+    def preencode_sample(self, sample: Any) -> Iterator[Any]:
+        """None, one or two elements."""
+        number = self.run.touch(int(sample.text))
+        for copy in range(number % 3):
+            yield {"numbers": [number * 10 + copy]}
+
+
 class Loader:
     """Its loader, with the names of methods that PyTorch's loaders have."""
 
@@ -119,7 +121,8 @@ def stream(run: Any) -> EpochStream:
         num_workers=leg.workers,
         global_error_handler=energon.reraise_exception,
     )
-    options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": Encoder(run)}
+    encoder = (FlatMap if pipeline.has("flat_map") else Encoder)(run)
+    options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": encoder}
     if pipeline.has("pack"):
         options["packing_buffer_size"] = 32
     if pipeline.has("shuffle") or pipeline.has("window") or len(pipeline.shards) > 1:
