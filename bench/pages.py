@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -182,7 +183,7 @@ def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
         f"* **When**: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}.",
         f"* **Machine**: {', '.join(machine)}; load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
         *([f"* **Settings**: {', '.join(told.values())}."] if told else []),
-        f"* **Versions**: {', '.join(versions)}.",
+        textwrap.fill(f"* **Versions**: {', '.join(versions)}.", 120, subsequent_indent="  "),
         "",
     ]
 
@@ -195,12 +196,22 @@ def resume_tables(results: dict[str, Any]) -> str:
     for event in EVENTS:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
-    lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LIBRARIES.values() if one.stateless]
+    lines += [
+        f"\nThe loader {one.title} is not in this table, because {one.stateless}."
+        for one in LIBRARIES.values()
+        if one.stateless
+    ]
     told = (
         "The next table has a row for each loader, event and verdict above that is not “ok”, “restart” or “–”. "
         "It says in how many pipelines the test program found it, and what it found in one of them:"
     )
-    lines += ["", told, "", "| loader | event | verdict | pipelines | for example |", "|---|---|---|---:|---|"]
+    lines += [
+        "",
+        textwrap.fill(told, 120),
+        "",
+        "| loader | event | verdict | pipelines | for example |",
+        "|---|---|---|---:|---|",
+    ]
     for (name, event, word), found in _wrong(results, played).items():
         pipeline, detail = found[0]
         short = " ".join(detail.split())[:160].replace("|", "/")

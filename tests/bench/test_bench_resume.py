@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import resume
 from resuming.cases import EVENTS, PIPELINES
-from resuming.oracle import Verdict
+from resuming.oracle import Page, Verdict, judge
 
 ROOT = Path(__file__).parent.parent.parent
 PIPELINE = [one.name for one in PIPELINES]
@@ -59,6 +59,27 @@ def test_a_right_loader_is_right():
     found = verdicts("faulty_resume", *(f"shuffle:{event}" for event in events))
     assert set(found.values()) == {"ok", "restart"}
     assert [cell for cell, word in found.items() if word == "restart"] == ["shuffle:failing_record"]
+
+
+def test_an_epoch_more_may_drop_other_records():
+    """A loader may begin the next epoch after the end; its last batch, which is dropped, has other records when shuffled."""
+    pipeline, event = (
+        next(one for one in all_ if one.name == name) for all_, name in ((PIPELINES, "drop"), (EVENTS, "end"))
+    )
+
+    def ledger(*legs):
+        return [[Page([leg], "end", opened=True)] for leg in legs]
+
+    first, second = list(range(96)), list(range(5, 101))
+    assert judge(pipeline, event, ledger(first, second), ledger(first)).word == "ok"
+    assert judge(pipeline, event, ledger(first, second[:90]), ledger(first)).word == "doubled"
+
+
+def test_a_fault_that_has_nothing_to_do_with_the_event_is_told_so():
+    """As where a loader fills its last batch up with a record that it has given already."""
+    pipeline, event = PIPELINES[0], EVENTS[1]
+    came = [[Page([[*range(96), 5]], "end", opened=True)]]
+    assert judge(pipeline, event, came, came).detail == "1 elements too often: 5; the same without the event"
 
 
 def test_records_are_added_in_a_file_of_their_own():
