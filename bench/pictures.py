@@ -83,7 +83,8 @@ def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> Non
         axis.set(xlim=(0, len(shown)), ylim=(len(EVENTS), 0), title="")
         axis.set_title(LIBRARIES[name].title.replace(", ", ",\n"), fontsize=7)
         axis.set_xticks([x + 0.45 for x in range(len(shown))], shown, rotation=90, fontsize=6)
-    axes[0].set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
+    for axis in grid[:, 0]:
+        axis.set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
     marks = [Patch(color=colour, label=told) for colour, told in LEGEND.values()]
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
     _save(figure, axes, file, (0, 0.06 / rows, 1, 1))
