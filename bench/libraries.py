@@ -49,6 +49,8 @@ LIBRARIES = {
     "hf_map": Library("Hugging Face, on disk", "hugging_face:OnDisk", "datasets"),
     "hf_stream": Library("Hugging Face, streaming", "hugging_face:Streaming", "datasets"),
     "webdataset": Library("webdataset", "webdataset", "webdataset"),
+    "lancedb": Library("LanceDB", "lance", "lancedb"),
+    "energon": Library("Megatron-Energon", "energon", "energon"),
     "spdl": Library("SPDL", "spdl", "spdl", "its pipelines have no state that could be saved and loaded"),
 }
 

@@ -41,14 +41,21 @@ def facts_with_versions() -> dict[str, str]:
     }
 
 
+def kept(path: Path) -> dict[str, Any]:
+    """The results that a file has; none if there is no file."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def keep(path: Path, results: dict[str, dict[str, Any]]) -> None:
     """Add results of loaders to those that a file has of other loaders, cells and workloads."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    all_ = kept(path)
     for name, found in results.items():
-        old = kept.setdefault(name, {"cells": {}})
+        old = all_.setdefault(name, {"cells": {}})
         parts = {part: old.get(part, {}) | found[part] for part in ("cells", "speed", "versions") if part in found}
         old |= found | parts
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    written = path.with_suffix(".part")
+    written.write_text(json.dumps(all_, indent=1, sort_keys=True) + "\n")
+    written.replace(path)  # so that a command that is stopped leaves a whole file
 
 
 def _line(file: str, name: str) -> str:

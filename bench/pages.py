@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -182,7 +183,7 @@ def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
         f"* **When**: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}.",
         f"* **Machine**: {', '.join(machine)}; load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
         *([f"* **Settings**: {', '.join(told.values())}."] if told else []),
-        f"* **Versions**: {', '.join(versions)}.",
+        textwrap.fill(f"* **Versions**: {', '.join(versions)}.", 120, subsequent_indent="  "),
         "",
     ]
 
@@ -195,15 +196,40 @@ def resume_tables(results: dict[str, Any]) -> str:
     for event in EVENTS:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
-    lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LIBRARIES.values() if one.stateless]
-    told = "The next table says what the test program found for each result above that is not “ok”, “restart” or “–”:"
-    lines += ["", told, "", "| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
-    for name in played:
-        for cell, (word, detail) in sorted(results[name]["cells"].items()):
-            if word not in ("ok", "restart", "grey"):
-                short = " ".join(detail.split())[:160].replace("|", "/")
-                lines.append(f"| {LIBRARIES[name].title} | {' | '.join(cell.split(':'))} | {word} | {short} |")
+    lines += [
+        f"\nThe loader {one.title} is not in this table, because {one.stateless}."
+        for one in LIBRARIES.values()
+        if one.stateless
+    ]
+    told = (
+        "The next table has a row for each loader, event and verdict above that is not “ok”, “restart” or “–”. "
+        "It says in how many pipelines the test program found it, and what it found in one of them:"
+    )
+    lines += [
+        "",
+        textwrap.fill(told, 120),
+        "",
+        "| loader | event | verdict | pipelines | for example |",
+        "|---|---|---|---:|---|",
+    ]
+    for (name, event, word), found in _wrong(results, played).items():
+        pipeline, detail = found[0]
+        short = " ".join(detail.split())[:160].replace("|", "/")
+        row = [LIBRARIES[name].title, f"`{event}`", word, str(len(found)), f"`{pipeline}`: {short}"]
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+def _wrong(results: dict[str, Any], played: list[str]) -> dict[tuple[str, str, str], list[tuple[str, str]]]:
+    """For each loader, event and verdict that is not right, the pipelines and what was found."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for name in played:
+        for event in EVENTS:
+            for cell, (word, detail) in sorted(results[name]["cells"].items()):
+                pipeline, _, happened = cell.partition(":")
+                if happened == event.name and word not in ("ok", "restart", "grey"):
+                    groups.setdefault((name, event.name, word), []).append((pipeline, detail))
+    return groups
 
 
 FIGURES = {

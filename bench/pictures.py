@@ -67,7 +67,14 @@ def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> Non
     """A square for each cell."""
     cells = {name: results[name]["cells"] for name in played}
     shown = [one.name for one in PIPELINES if any(f"{one.name}:{EVENTS[1].name}" in each for each in cells.values())]
-    figure, axes = plt.subplots(1, len(played), figsize=(1.5 + 1.35 * len(played), 3.6), sharey=True)
+    rows = 2 if len(played) > 5 else 1
+    columns = -(-len(played) // rows)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(1.5 + 2.1 * columns, 0.3 + 3.3 * rows), sharey=True, squeeze=False
+    )
+    axes = grid.ravel()
+    for axis in axes[len(played) :]:
+        axis.axis("off")
     for axis, name in zip(axes, played):
         for y, event in enumerate(EVENTS):
             for x, pipeline in enumerate(shown):
@@ -76,10 +83,11 @@ def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> Non
         axis.set(xlim=(0, len(shown)), ylim=(len(EVENTS), 0), title="")
         axis.set_title(LIBRARIES[name].title.replace(", ", ",\n"), fontsize=7)
         axis.set_xticks([x + 0.45 for x in range(len(shown))], shown, rotation=90, fontsize=6)
-    axes[0].set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
+    for axis in grid[:, 0]:
+        axis.set_yticks([y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7)
     marks = [Patch(color=colour, label=told) for colour, told in LEGEND.values()]
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
-    _save(figure, axes, file, (0, 0.06, 1, 1))
+    _save(figure, axes, file, (0, 0.06 / rows, 1, 1))
 
 
 def draw_speed(results: dict[str, Any], played: list[str], file: Path) -> None:

@@ -12,17 +12,19 @@ import argparse
 import json
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from libraries import LIBRARIES, python_of
-from machine import facts, keep
-from resuming.cases import EVENTS, PIPELINES, Event, Pipeline
+from machine import facts, keep, kept
+from resuming.cases import EVENTS, PIPELINES
 from resuming.oracle import Verdict
 from resuming.play import SECONDS, play_all
+
+KEEPING = threading.Lock()
 
 
 def main() -> int:
@@ -32,48 +34,50 @@ def main() -> int:
         return 0
     options = _arguments()
     with ThreadPoolExecutor(options.at_once) as pool:
-        played = {pool.submit(_loader, name, options): name for name in options.loaders}
-        for future in as_completed(played):
-            found = {played[future]: future.result()}
-            if options.results:
-                keep(options.results, found)
+        list(pool.map(lambda name: _loader(name, options), options.loaders))
     return 0
 
 
-def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Play the cells of a loader; their verdicts, with the facts of the machine."""
+def _loader(name: str, options: argparse.Namespace) -> None:
+    """Play the cells of a loader, and keep each verdict as it comes, with the facts of the machine."""
     library = LIBRARIES[name]
     noted = facts() | {"time limit of a part": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
     found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": library.stateless, "facts": noted}
-    began = time.monotonic()
     python = None if library.stateless else python_of(library)
     if python is None:
         found["missing"] = library.stateless or f"not installed: python3 bench/environments.py {name}"
         print(f"{name}: {found['missing']}", flush=True)
-    else:
-        for cell, verdict in play(library.adapter, python, options.pipelines, options.events, found["versions"]):
-            found["cells"][cell] = [verdict.word, verdict.detail]
-            print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
-            if verdict.word not in ("ok", "grey", "restart"):
-                again = "--loaders {} --pipelines {} --events {}".format(name, *cell.split(":"))
-                print(f"             again: python3 bench/resume.py {again}")
-    return found | {"seconds": round(time.monotonic() - began, 1)}
+        return _keep(options, name, found)
+    had = kept(options.results).get(name, found)["cells"] if options.go_on else ()
+    cells = [f"{one.name}:{event.name}" for one in options.pipelines for event in options.events]
+    for cell, verdict in play(library.adapter, python, [cell for cell in cells if cell not in had], found["versions"]):
+        found["cells"][cell] = [verdict.word, verdict.detail]
+        _keep(options, name, found)
+        print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
+        if verdict.word not in ("ok", "grey", "restart"):
+            again = "--loaders {} --pipelines {} --events {}".format(name, *cell.split(":"))
+            print(f"             again: python3 bench/resume.py {again}")
+    return None
 
 
-def play(
-    adapter: str, python: str, pipelines: list[Pipeline], events: list[Event], versions: dict[str, str]
-) -> Iterator[tuple[str, Verdict]]:
+def _keep(options: argparse.Namespace, name: str, found: dict[str, Any]) -> None:
+    """Add what was found to the file of results."""
+    with KEEPING:
+        if options.results:
+            keep(options.results, {name: found})
+
+
+def play(adapter: str, python: str, cells: list[str], versions: dict[str, str]) -> Iterator[tuple[str, Verdict]]:
     """The cells of a loader, each with its verdict, in one process of its environment."""
-    cells = [f"{one.name}:{event.name}" for one in pipelines for event in events]
-    command = [python, __file__, "--play", adapter, *cells]
+    command, missing = [python, __file__, "--play", adapter, *cells], [*cells]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for text in process.stdout or ():
             line = json.loads(text)
             versions.update(line.get("versions", {}))
             if "cell" in line:
-                cells.remove(line["cell"])
+                missing.remove(line["cell"])
                 yield line["cell"], Verdict(line["word"], line["detail"])
-    for cell in cells:
+    for cell in missing:
         yield cell, Verdict("error", "the process that plays the cells ended")
 
 
@@ -84,8 +88,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pipelines", nargs="+", choices=[one.name for one in PIPELINES])
     parser.add_argument("--events", nargs="+", choices=events, default=events)
     parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
-    parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to")
+    parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to, as they come")
+    parser.add_argument("--go-on", action="store_true", help="leave out the cells that the file of --results has")
     options = parser.parse_args()
+    if options.go_on and not options.results:
+        parser.error("--go-on needs --results FILE")
     wanted = options.pipelines or [one.name for one in PIPELINES if one.small or options.size == "full"]
     options.pipelines = [one for one in PIPELINES if one.name in wanted]
     options.events = [one for one in EVENTS if one.name in options.events]

@@ -35,9 +35,11 @@ WORKERS = (
 
 
 def unclaimed(pipeline: Any, event: Any) -> str:
-    """Elastic resumption is claimed for pipelines without filters and packing."""
+    """Elastic resumption is claimed for pipelines without filters and packing, and full batches."""
     if event.name == "data_grow":
         return "its docs do not speak of data that change"
+    if elastic(event) and not pipeline.has("drop") and sum(map(sum, pipeline.shards)) % event.legs[0].batch:
+        return "ElasticIterator makes full batches only, and leaves the last records out"
     many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
     return (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
 

@@ -33,17 +33,7 @@ write = write_array_record_shards
 def stream(run: Any) -> Numbers:
     """The pipeline, one stage after the other."""
     pipeline = run.pipeline
-    paths = [sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))]
-    sources = [headrace.MapDataset.source(headrace.ArrayRecordDataSource(files)) for files in paths]
-    if pipeline.has("shuffle"):
-        sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
-    dataset = sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
-    if pipeline.has("window"):
-        dataset = dataset.window_shuffle(pipeline.number("window"), seed=1)
-    if pipeline.has("repeat"):
-        dataset = dataset.repeat(pipeline.number("repeat"))
-    shard = headrace.ShardOptions(run.host, run.leg.hosts)
-    dataset = staged(dataset.map(int).map(run.touch).to_iter_dataset(shard_options=shard), pipeline)
+    dataset = staged(_records(run), pipeline)
     if pipeline.has("flat_map"):
         dataset = dataset.flat_map(lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2)
     if pipeline.has("pack"):
@@ -61,6 +51,27 @@ def stream(run: Any) -> Numbers:
     return Numbers(
         iterator, lambda batch: batch[iterator.mask] if masked else numbers_of(batch), state=iterator.get_state
     )
+
+
+def _records(run: Any) -> headrace.IterDataset[int]:
+    """The records in their order; where data grow, with those that were added, in the same epoch."""
+    pipeline, grows = run.pipeline, run.event.name == "data_grow"
+    paths = [str(run.folder / f"{number}-*") for number in range(len(pipeline.shards))]
+    sources = [headrace.MapDataset.source(headrace.ArrayRecordDataSource(path, growing=grows)) for path in paths]
+    if pipeline.has("shuffle"):
+        sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
+    options: dict[str, Any] = {"shard_options": headrace.ShardOptions(run.host, run.leg.hosts)}
+    if grows:  # a window keeps the records with which it was made
+        options["growth"] = "hand" if pipeline.has("window") else "now"
+        if len(sources) > 1:  # of data that grow, streams can be mixed
+            streams = [source.map(int).map(run.touch).to_iter_dataset(**options) for source in sources]
+            return headrace.IterDataset.mix(streams, when_exhausted="all")
+    dataset = sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
+    if pipeline.has("window"):
+        dataset = dataset.window_shuffle(pipeline.number("window"), seed=1)
+    if pipeline.has("repeat"):
+        dataset = dataset.repeat(pipeline.number("repeat"))
+    return dataset.map(int).map(run.touch).to_iter_dataset(**options)
 
 
 # Speed, in its own environment

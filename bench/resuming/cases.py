@@ -47,9 +47,14 @@ class Pipeline:
         return next((int(numbers[0]) for name, *numbers in self.stages if name == stage), default)
 
     def with_records(self, more: int) -> Pipeline:
-        """The same with so many records more, at the end of the first source."""
+        """The same with so many records more, at the end of the last file of the first source."""
         first, *others = self.shards
         return replace(self, shards=((*first[:-1], first[-1] + more), *others))
+
+    def with_file(self, more: int) -> Pipeline:
+        """The same with one more file of so many records in the first source."""
+        first, *others = self.shards
+        return replace(self, shards=((*first, more), *others)) if more else self
 
     def records(self) -> list[list[list[int]]]:
         """For each source and file, the numbers of its records."""
@@ -95,7 +100,7 @@ class Leg:
         workers: worker processes of each host.
         hosts: processes that share the data.
         batch: elements, or rows, in a batch.
-        more: records that were added since the first leg.
+        more: records that were added since the first leg, in a file of their own.
         kill: `worker` or `program` is killed after three batches.
         fail: whether a record in the middle raises an error.
         noise: sleeps of random length before each record, by this seed; 0 sleeps not.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import filecmp
 import importlib.metadata
 import json
 import os
@@ -61,9 +62,7 @@ def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledg
             if leg.stop == -1:
                 leg = dataclasses.replace(leg, stop=length)
             if leg.more != written:
-                shutil.rmtree(folder / "data", ignore_errors=True)
-                (folder / "data").mkdir()
-                _write(adapter, pipeline.with_records(leg.more), folder / "data")
+                _write(adapter, pipeline.with_file(leg.more), folder)
                 written = leg.more
             legs.append(_leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states))
             if any(page.end == "hang" for page in legs[-1]):
@@ -155,13 +154,22 @@ def _page(folder: Path, host: int) -> Page:
 
 
 def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
+    """Write the records, and put into `data` what is not there yet, or differs there; other files are not touched."""
+    made = Path(tempfile.mkdtemp(dir=folder))
+
     def work() -> None:
-        adapter.write(pipeline.records(), folder)
-        (folder / "written").touch()
+        adapter.write(pipeline.records(), made)
+        shutil.copytree(made, folder / "data", copy_function=_copy_if_new, dirs_exist_ok=True)
+        (made / "written").touch()
 
     _in_children([work])
-    if not (folder / "written").exists():
+    if not (made / "written").exists():
         raise RuntimeError(f"{adapter.__name__} has not written its files; BENCH_ERRORS=FILE keeps its errors")
+
+
+def _copy_if_new(file: str, to: str) -> None:
+    if not os.path.exists(to) or not filecmp.cmp(file, to, shallow=False):
+        shutil.copy2(file, to)
 
 
 def _in_children(works: list[Any]) -> list[bool]:

@@ -60,7 +60,7 @@ def test_a_resume_table_counts_verdicts_and_lists_what_is_wrong():
     """Grey cells are not counted."""
     table = pages.resume_tables(RESULTS)
     assert "| stopped and resumed in the middle | 1 ok, 1 lost |" in table
-    assert "| Grain | shuffle | middle | lost | 1 element |" in table
+    assert "| Grain | `middle` | lost | 1 | `shuffle`: 1 element |" in table
     assert "mix" not in table
 
 

@@ -34,12 +34,17 @@ class Stream:
         self.run = run
         self.place = run.states[0]["place"] if run.states else 0
         self.resumed = bool(run.states)
+        self.files = {file.name: file.stat().st_mtime_ns for file in sorted(run.folder.glob("0-*"))}
+        if self.resumed and not run.states[0]["files"].items() <= self.files.items():
+            raise ValueError("a file has changed")
         if FAULT == "refuses states" and self.resumed:
             raise ValueError("this state is of another program")
         self.elements = self.all_elements()
 
     def all_elements(self):
         records = [int(word) for file in sorted(self.run.folder.glob("0-*")) for word in file.read_text().split()]
+        if FAULT == "added records come first":
+            records.sort(reverse=True)
         if self.run.pipeline.has("shuffle"):
             random.Random(random.random() if FAULT == "another shuffle each time" else 1).shuffle(records)
         if FAULT == "forgets a shard":
@@ -78,4 +83,4 @@ class Stream:
             return None
 
     def state(self):
-        return {"place": self.place - (8 if FAULT == "state is a batch late" else 0)}
+        return {"place": self.place - (8 if FAULT == "state is a batch late" else 0), "files": self.files}

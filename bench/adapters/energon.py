@@ -1,0 +1,134 @@
+"""Megatron-Energon: prepared tar files, a task encoder, and its savable loader. Only the part about resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from adapters.files import write_tar
+from adapters.torch_loops import EpochStream
+from loaders.workloads import WORKLOADS
+from megatron import energon
+from megatron.energon.flavors import BaseWebdatasetFactory
+from resuming.cases import DRAW, MAPPED
+
+PACKAGES = ("megatron-energon", "torch")
+LACKS = {workload.name: "not measured: its adapter has only the part about resuming" for workload in WORKLOADS}
+
+SCALING = "Reproducible Scaling: “The product world_size * num_workers must stay the same across runs”"
+EVENTS = {
+    "workers": SCALING,
+    "hosts": SCALING,
+    "batch_size": "Reproducible Scaling: “The global batch size must stay the same across runs”",
+    "data_grow": "its docs do not speak of data that change",
+    "unequal_hosts": "its docs do not speak of equal numbers of batches where an epoch ends",
+}
+
+# Resuming
+
+
+def unclaimed(pipeline: Any, event: Any) -> str:
+    """Other numbers of workers, hosts and batches, and data that change."""
+    return EVENTS.get(event.name, "")
+
+
+def write(records: list[list[list[int]]], folder: Path) -> None:
+    """Tar files for each source, prepared as its docs say, and a list of the sources."""
+    sample = {"__module__": "megatron.energon", "__class__": "TextSample"}
+    kind = {"sample_type": sample, "field_map": {"text": "txt"}}
+    for source, files in enumerate(records):
+        home = folder / str(source)
+        home.mkdir()
+        for number, file in enumerate(files):
+            write_tar(((f"{record:07}.txt", str(record).encode()) for record in file), home / f"{number:03}.tar")
+        tars, parts = sorted(path.name for path in home.glob("*.tar")), [("train", 1.0), ("val", 0.0), ("test", 0.0)]
+        BaseWebdatasetFactory.prepare_dataset(home, tars, split_parts_ratio=parts, shuffle_seed=None, workers=1)
+        (home / ".nv-meta" / "dataset.yaml").write_text(yaml.safe_dump(kind))
+    parts = [{"repetitions": 1, "path": f"./{source}"} for source in range(len(records))]
+    mixed = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
+    (folder / "mixed.yaml").write_text(yaml.safe_dump(mixed | {"splits": {"train": {"blend_epochized": parts}}}))
+
+
+class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
+    """The stages of a pipeline. Rows of packed tokens hold whole documents."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.run, self.pipeline = run, run.pipeline
+
+    @energon.stateless(restore_seeds=True)
+    def preencode_sample(self, sample: Any) -> Any:
+        """The element of a record, or tokens of a document."""
+        number = self.run.touch(int(sample.text)) + MAPPED * self.pipeline.has("map")
+        if self.pipeline.has("filter") and number % 3 == 0:
+            raise energon.SkipSample
+        if self.pipeline.has("random_map"):
+            number += DRAW * int(torch.randint(1000, ()))
+        return {"numbers": [number + 1] * (1 + number % 7) if self.pipeline.has("document") else [number]}
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        """Rows, each filled with the next documents that fit."""
+        rows: list[list[Any]] = [[]]
+        for sample in samples:
+            if sum(len(one["numbers"]) for one in [*rows[-1], sample]) > self.pipeline.number("pack"):
+                rows.append([])
+            rows[-1].append(sample)
+        return rows
+
+    @energon.stateless
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        """The tokens of a row."""
+        return {"numbers": [number for sample in samples for number in sample["numbers"]]}
+
+    @energon.stateless
+    def batch(self, samples: list[Any]) -> Any:
+        """The numbers of a batch."""
+        add = MAPPED * self.pipeline.has("map_batch")
+        return {"numbers": [number + add for sample in samples for number in sample["numbers"]]}
+
+
+class FlatMap(Encoder):
+    """The stage `flat_map`."""
+
+    @energon.stateless
+    def preencode_sample(self, sample: Any) -> Iterator[Any]:
+        """None, one or two elements."""
+        number = self.run.touch(int(sample.text))
+        for copy in range(number % 3):
+            yield {"numbers": [number * 10 + copy]}
+
+
+class Loader:
+    """Its loader, with the names of methods that PyTorch's loaders have."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._loader = energon.get_savable_loader(dataset)
+        self.state_dict, self.load_state_dict = self._loader.save_state_rank, self._loader.restore_state_rank
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+
+def stream(run: Any) -> EpochStream:
+    """The dataset of one epoch, and the loader; errors end the program, so that no record is left out."""
+    pipeline, leg = run.pipeline, run.leg
+    workers = energon.WorkerConfig(
+        rank=run.host,
+        world_size=leg.hosts,
+        num_workers=leg.workers,
+        global_error_handler=energon.reraise_exception,
+    )
+    encoder = (FlatMap if pipeline.has("flat_map") else Encoder)(run)
+    options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": encoder}
+    if pipeline.has("pack"):
+        options["packing_buffer_size"] = 32
+    if pipeline.has("shuffle") or pipeline.has("window") or len(pipeline.shards) > 1:
+        path, buffer = ("mixed.yaml" if len(pipeline.shards) > 1 else "0"), pipeline.number("window", 16)
+        options |= {"shuffle_buffer_size": buffer, "max_samples_per_sequence": 100, "repeat": False}
+        dataset = energon.get_train_dataset(run.folder / path, batch_drop_last=pipeline.has("drop"), **options)
+    else:
+        dataset = energon.get_val_dataset(run.folder / "0", split_part="train", **options)
+    return EpochStream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])

@@ -1,0 +1,114 @@
+"""LanceDB: a table, its StreamingDataset, which is elastic, and its StreamingDataLoader. Only the part about resuming."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+from adapters.protocol import missing_stage
+from lancedb.streaming import StreamingDataLoader, StreamingDataset
+from loaders.workloads import WORKLOADS
+from resuming.cases import MAPPED
+
+multiprocessing.set_forkserver_preload(["adapters.lance"])  # else each worker imports it
+
+PACKAGES = ("lancedb", "torch")
+LACKS = {workload.name: "not measured: its adapter has only the part about resuming" for workload in WORKLOADS}
+
+SPLITS = 4
+"""Its docs ask for a number that 2 hosts with 2 workers each divide, and that divides each global batch."""
+
+STAGES = {
+    "random_map": "a transform that draws keeps no state: its docs do not speak of one",
+    "flat_map": "a transform must “return an iterable with exactly one sample for each input row”",
+    "window": "rows are shuffled as a whole, or in clumps of neighbours",
+    "pack": "“transform cannot be combined with pack_sequences”, and the pipeline has a function of each record",
+    "drop": "“StreamingDataLoader does not support drop_last=True”",
+}
+EVENTS = {
+    "workers": "“num_splits must be divisible by world_size * num_workers”, and a batch by num_splits: not 8 by 3 workers",
+    "data_grow": "“For an exact resume, also use the same table snapshot”",
+    "batch_size": "to resume, the batch size across all ranks is “the same value used when the checkpoint was saved”",
+}
+
+
+def unclaimed(pipeline: Any, event: Any) -> str:
+    """Other stages, and rows, workers and batches that its splits do not divide."""
+    if len(pipeline.shards) > 1:
+        return "a StreamingDataset has one table: its docs do not speak of a mix"
+    if sum(pipeline.shards[0]) % SPLITS:
+        return "rows that num_splits does not divide: “up to num_splits - 1 surplus rows are dropped”"
+    return missing_stage(pipeline, STAGES) or EVENTS.get(event.name, "")
+
+
+def write(records: list[list[list[int]]], folder: Path) -> None:
+    """A table, with a fragment for each file."""
+    table = lancedb.connect(str(folder)).create_table("records", schema=pa.schema([("id", pa.int64())]))
+    for file in records[0]:
+        table.add(pa.table({"id": file}))
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The function of each record, of a batch of rows."""
+
+    run: Any
+
+    def __call__(self, rows: Any) -> list[int]:
+        add = MAPPED * self.run.pipeline.has("map")
+        return [self.run.touch(number) + add for number in rows.column("id").to_pylist()]
+
+
+class Epochs:
+    """One epoch after the other; a batch is made of one smaller batch of each worker, after which states can be saved."""
+
+    def __init__(self, run: Any) -> None:
+        self._run, self._epoch = run, 0
+        self._table = lancedb.connect(str(run.folder)).open_table("records")
+        merged = StreamingDataset.merge_state_dicts(run.states) if run.states else None
+        self._begin(merged["epoch"] if merged else 0, merged)
+
+    def _begin(self, epoch: int, state: Any = None) -> None:
+        run, pipeline, leg = self._run, self._run.pipeline, self._run.leg
+        remainder = f"(id + {MAPPED * pipeline.has('map')}) % 3 > 0"
+        self._dataset = StreamingDataset(
+            self._table,
+            num_splits=SPLITS,
+            shuffle=pipeline.has("shuffle"),
+            shuffle_seed=1,
+            epoch=epoch,
+            rank=run.host,
+            world_size=leg.hosts,
+            filter=remainder if pipeline.has("filter") else None,
+            transform=Transform(run),
+        )
+        if state:
+            self._dataset.load_state_dict(state)
+        workers: Any = {"num_workers": leg.workers, "multiprocessing_context": "forkserver"} if leg.workers else {}
+        size = leg.batch // max(leg.workers, 1)
+        self._batches = iter(StreamingDataLoader(self._dataset, size, collate_fn=list, **workers))
+        self._epoch = epoch
+
+    def __next__(self) -> list[int]:
+        while True:
+            parts = [next(self._batches, []) for _ in range(max(self._run.leg.workers, 1))]
+            if any(parts):
+                add = MAPPED * self._run.pipeline.has("map_batch")
+                return [number + add for part in parts for number in part]
+            if self._epoch + 1 >= self._run.pipeline.number("repeat", 1):
+                raise StopIteration
+            self._begin(self._epoch + 1)
+
+    def state(self) -> dict[str, Any]:
+        """Return the rows of each split that were read."""
+        return self._dataset.state_dict()
+
+
+def stream(run: Any) -> Iterator[list[int]]:
+    """The epochs."""
+    return Epochs(run)
