@@ -18,6 +18,11 @@ from .facts import SourceFacts
 ENDLESS = (1 << 63) - 1
 
 
+def run_through_dataset(source: Any) -> Any:
+    """Return the dataset that a source loops over; None for a source that is no `RunThroughSource`."""
+    return source.dataset if isinstance(source, RunThroughSource) else None
+
+
 class RunThroughSource:
     """Source whose elements one worker reads in order, from a dataset that can only be iterated.
 

@@ -6,7 +6,6 @@ for an element that a filter dropped.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...common.costs import Cost
+from ...common.fields import fields_of
 from ...common.identity.values import digest
 from ...common.messages import first_few
 from ...errors import BatchError, PackError
@@ -204,7 +204,7 @@ class Node:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return only the dataclass fields for pickling: values derived from them may not be valid in other processes."""
-        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return fields_of(self) or {}
 
 
 class Evaluated:

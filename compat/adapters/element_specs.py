@@ -26,6 +26,7 @@ from ...loader.plan.rules import InTurn
 from ...operations import Operation
 from ...sources import RangeDataSource
 from ...sources.mixed.source import MixedSource
+from ...sources.run_through import run_through_dataset
 from .chains.iter_dataset import TakenApart
 
 
@@ -80,7 +81,7 @@ def get_element_spec(ds: Any) -> Any:
     if hasattr(ds, "_element_spec"):  # a class of the user's, which may say it in Grain's way
         return getattr(ds, "_element_spec")  # noqa: B009
     tree = ds.chain_stream.tree
-    if isinstance(tree, Read) and getattr(tree.leaf.source, "dataset", None) is ds:
+    if isinstance(tree, Read) and run_through_dataset(tree.leaf.source) is ds:
         _unknown(type(ds).__name__)
     return _of_tree(tree)
 
@@ -126,7 +127,8 @@ def _of_source(source: Any) -> Any:
         return _of_node(source.root_node)
     if isinstance(source, MixedSource):
         return _of_source(next(iter(source.parts.values())))
-    return get_element_spec(source.dataset) if hasattr(source, "dataset") else _unknown(type(source).__name__)
+    dataset = run_through_dataset(source)
+    return _unknown(type(source).__name__) if dataset is None else get_element_spec(dataset)
 
 
 def _later(below: Callable[[], Any], operation: Operation) -> Callable[[], Any]:

@@ -5,12 +5,12 @@ In: options as a Grain program writes them. Out: options for headrace's loader.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import logging
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.fields import fields_of
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...loader import ReadOptions as OurReadOptions
@@ -126,7 +126,7 @@ class DatasetOptions:
 
     def __post_init__(self) -> None:
         """Remember which options the user passed, for `merge`, and fill in the defaults."""
-        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        given = fields_of(self) or {}
         chosen = {name: value for name, value in given.items() if not isinstance(value, _Default)}
         object.__setattr__(self, "_chosen", chosen)
         for name, value in given.items():

@@ -33,7 +33,7 @@ class _OfGrain(FunctionOperation):
 
 def grain_method(operation: Any) -> str:
     """Return the method name ("map", "filter", …) of a Grain transform, "" for other operations."""
-    return str(getattr(operation, "grain_method", ""))
+    return operation.grain_method if isinstance(operation, _OfGrain) else ""
 
 
 class Batch(OurBatch):

@@ -19,6 +19,7 @@ from ...chains.iter_dataset import IterMethods
 from ...common.messages import a_kind_of
 from ...loader.data_loader import LoaderMethods
 from ...loader.device.description import DeviceLoader
+from ...loader.loader_description import LoaderDescription
 from ...loader.plan.steps.lookup import number_of
 
 _LATEST = (
@@ -250,7 +251,7 @@ class FollowedPasses:
 
 def _length(dataset: Any) -> int | None:
     """Return the number of batches of a pass, or None if it is unknown or there is no end."""
-    description = getattr(dataset, "loader_description", None)
+    description = _description_of(dataset)
     try:
         if isinstance(dataset, Sized) or description is None:
             length = len(dataset)
@@ -261,8 +262,12 @@ def _length(dataset: Any) -> int | None:
     return None if length >= 1 << 62 else length  # Grain's length of what has no end
 
 
+def _description_of(dataset: Any) -> LoaderDescription | None:
+    return dataset.loader_description if isinstance(dataset, (LoaderMethods, IterMethods)) else None
+
+
 def _is_endless(dataset: Any) -> bool:
-    description = getattr(dataset, "loader_description", None)
+    description = _description_of(dataset)
     return description is not None and description.pipeline.endless
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from ...chains.map_dataset import MapDataset
 from ...chains.nodes.items import Applied
 from ...chains.nodes.node import Evaluated, Node
+from ...common.fields import fields_of
 from ...loader.plan.leaf import Leaf
 from ...samplers.chain.index_maps import Indices
 from ...sources.mixed.source import MixedSource
@@ -145,6 +146,6 @@ def _clocked(source: Any, clock: Clock) -> Any:
 def _timed(value: Any, clock: Clock) -> Any:
     """Return a copy of a node, or of a tuple of nodes, in which a clock times every node; any other value unchanged."""
     if isinstance(value, Node):
-        fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
+        fields = {name: _timed(field, clock) for name, field in (fields_of(value) or {}).items()}
         return Clocked(dataclasses.replace(value, **fields), clock)
     return tuple(_timed(each, clock) for each in value) if type(value) is tuple else value

@@ -19,6 +19,7 @@ from ....loader.plan.compile import line_of
 from ....loader.plan.joins import Read
 from ....loader.state.schema import LoaderState
 from ....operations import Filter
+from ....sources.run_through import run_through_dataset
 from .files import InterleaveIterDataset, ParquetIterDataset, as_places
 from .iter_dataset import IterDataset, as_stream
 from .iterators import DatasetIterator
@@ -233,7 +234,7 @@ def _interleave_of(dataset: Any) -> InterleaveIterDataset:
             elements.
     """
     base, operations = line_of(dataset.chain_stream.tree)
-    found = getattr(base.leaf.source, "dataset", None) if isinstance(base, Read) else None
+    found = run_through_dataset(base.leaf.source) if isinstance(base, Read) else None
     if isinstance(found, ParquetIterDataset):
         found = found.by_file()
     if not isinstance(found, InterleaveIterDataset):

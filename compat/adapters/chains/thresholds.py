@@ -14,6 +14,7 @@ from typing import Any
 from ....common.identity.values import described
 from ....loader.plan.joins import Apply, Node, Read
 from ....operations import Filter, Operation
+from ....sources.run_through import run_through_dataset
 from ..options import DatasetOptions, ReadOptions
 from .at_index import Indexed
 
@@ -54,7 +55,7 @@ def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None
 
 def _with_options(tree: Read, options: DatasetOptions) -> Read:
     """Return a source whose datasets have the options; `tree` itself if they take none."""
-    dataset: Any = getattr(tree.leaf.source, "dataset", None)
+    dataset: Any = run_through_dataset(tree.leaf.source)
     if not hasattr(dataset, "with_dataset_options"):
         return tree
     source = tree.leaf.source.of(dataset.with_dataset_options(options))
