@@ -196,11 +196,9 @@ def resume_tables(results: dict[str, Any]) -> str:
     for event in EVENTS:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
-    lines += [
-        f"\nThe loader {one.title} is not in this table, because {one.stateless}."
-        for one in LIBRARIES.values()
-        if one.stateless
-    ]
+    for one in filter(lambda library: library.stateless, LIBRARIES.values()):
+        sentence = f"The loader {one.title} is not in this table, because {one.stateless}."
+        lines += ["", textwrap.fill(sentence, 120)]
     told = (
         "The next table has a row for each loader, event and verdict above that is not “ok”, “restart” or “–”. "
         "It says in how many pipelines the test program found it, and what it found in one of them:"

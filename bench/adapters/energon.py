@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import yaml
-from adapters.files import write_tar
 from adapters.torch_loops import EpochStream
+from loaders.files import write_tar
 from loaders.workloads import WORKLOADS
 from megatron import energon
 from megatron.energon.flavors import BaseWebdatasetFactory

@@ -10,9 +10,9 @@ import grain
 import numpy as np
 from absl import flags
 from adapters.chains import documents, in_batches, loaded, staged
-from adapters.files import Rows, write_array_record, write_array_record_shards, write_parquet, write_rows
 from adapters.protocol import Numbers
 from grain import experimental
+from loaders.files import Rows, write_array_record, write_array_record_shards, write_parquet, write_rows
 from loaders.records import ROW
 from loaders.workloads import Workload
 from resuming.cases import MAPPED

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from adapters.chains import documents, in_batches, loaded, staged
-from adapters.files import write_array_record, write_array_record_shards, write_parquet, write_rows, write_tars
 from adapters.protocol import Numbers, numbers_of
+from loaders.files import write_array_record, write_array_record_shards, write_parquet, write_rows, write_tars
 from loaders.records import ROW
 from loaders.workloads import Workload
 from resuming.cases import MAPPED

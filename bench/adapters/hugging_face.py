@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from adapters.files import write_parquet, write_tars
 from adapters.protocol import Numbers, missing_stage
 from adapters.torch import RANKS, stateful
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from datasets.distributed import split_dataset_by_node
+from loaders.files import write_parquet, write_tars
 from loaders.records import made
 from loaders.workloads import Workload
 from resuming.cases import MAPPED

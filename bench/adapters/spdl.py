@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.files import Rows, write_rows
+from loaders.files import Rows, write_rows
 from loaders.records import made
 from loaders.workloads import Workload
 from spdl.pipeline import PipelineBuilder

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from adapters.files import Rows, write_rows
 from adapters.protocol import missing_stage
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from loaders.files import Rows, write_rows
 from loaders.records import made
 from loaders.workloads import Workload
 from resuming.cases import DRAW, MAPPED

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import webdataset
-from adapters.files import write_tar, write_tars
 from adapters.protocol import Numbers, missing_stage
 from adapters.torch_loops import kept_workers, loops, stacked
+from loaders.files import write_tar, write_tars
 from loaders.records import made
 from loaders.workloads import Workload
 from resuming.cases import MAPPED

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.files import jpegs, write_array_record
 from compare.work import LATENCY_SECONDS, Data, Workload
+from loaders.files import jpegs, write_array_record
 from loaders.records import CROP, ROW
 from numpy.typing import NDArray
 

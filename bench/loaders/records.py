@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from adapters.files import as_jpeg
+from loaders.files import as_jpeg
 from loaders.workloads import Workload
 from numpy.typing import NDArray
 

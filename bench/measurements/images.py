@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from adapters.files import jpegs
+from loaders.files import jpegs
 from measurement import Table
 from measuring import processor_rate
 from PIL import Image

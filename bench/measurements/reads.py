@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.files import write_array_record, write_tar, write_tfrecord
+from loaders.files import write_array_record, write_tar, write_tfrecord
 from measurement import Table
 from measuring import processor_rate
 

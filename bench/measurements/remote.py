@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.files import write_tfrecord
+from loaders.files import write_tfrecord
 from measurement import Table
 
 from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, TFRecordDataSource

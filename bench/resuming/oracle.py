@@ -98,7 +98,8 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
 
 
 def _is_epoch(pipeline: Pipeline, came: list[int], reference: list[int]) -> bool:
-    """Return True if elements are those of a whole run; where its last batch is dropped, it may be a batch of others."""
+    """Return True if elements are those of a whole run, with draws of its own; it may drop other records at its end."""
+    came, reference = [number % DRAW for number in came], [number % DRAW for number in reference]
     if pipeline.has("drop"):
         return len(came) == len(reference) and Counter(came) <= expected(pipeline)
     return Counter(came) == Counter(reference)
