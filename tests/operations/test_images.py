@@ -607,18 +607,6 @@ def test_all_frames_of_a_clip_get_the_same_random_choice(operation):
     assert len(made) == (20 if isinstance(operation, RandomResizedCrop) else 4)
 
 
-def test_a_loader_gives_the_same_clips_with_any_workers():
-    """A list of JPEGs becomes a clip; its frames stay alike through crop and flip; workers change nothing."""
-    records = [{"image": [encoded(frame, "JPEG") for frame in CLIP], "label": label} for label in range(3)]
-    operations = [DecodeImage(), RandomResizedCrop(16), RandomFlip()]
-    batches = [
-        list(headrace.load(records, transformations=operations, batch_size=3, seed=0, num_epochs=1, worker_count=count))
-        for count in (0, 1)
-    ]
-    assert batches[0][0]["image"].shape == (3, 4, 16, 16, 3)
-    np.testing.assert_array_equal(batches[0][0]["image"], batches[1][0]["image"])
-
-
 def test_frames_that_make_no_clip_are_refused():
     """Of several sizes; and what is neither an image nor a clip."""
     with pytest.raises(

@@ -187,31 +187,6 @@ def loader_of(name, operations="batch", **more):
     )
 
 
-@pytest.mark.one_in(20)
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("operations", OPERATIONS)
-def test_a_run_goes_on_at_every_step(name, operations):
-    """From its state, in the same process."""
-    whole, states = [], []
-    batches = iter(loader_of(name, operations))
-    states.append(batches.get_state())
-    for batch in batches:
-        whole.append(repr(batch))
-        states.append(batches.get_state())
-    for step, state in enumerate(states):
-        again = iter(loader_of(name, operations))
-        again.set_state(state)
-        assert list(map(repr, again)) == whole[step:]
-
-
-@pytest.mark.slow
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_run_goes_on_with_workers(name):
-    """They share the tables, and give what the calling thread gives."""
-    headrace.check_resume(loader_of(name, "filter, batch"), steps=6, worker_counts=[0, 2])
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 5)])
 @pytest.mark.one_in(4)

@@ -12,7 +12,7 @@ from support.plain_http import plain_server
 from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from support.source_conformance import SourceConformance, assert_same
 
-from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource
+from headrace import HDF5Source, NpzSource
 from headrace.errors import SourceError, SourceNotFoundError
 
 COUNT = 97
@@ -117,25 +117,6 @@ def test_rows_are_those_of_local_files_under_faults(upstream, store, to_store, n
     remote.close()
     assert_same(remote.__getitems__(keys[:3]), expected[:3])
     assert_same(pickle.loads(pickle.dumps(remote))[int(keys[4])], expected[4])
-
-
-@pytest.mark.parametrize("name", ["chunks.h5", "stored.npz"])
-def test_a_run_on_workers_resumes_in_the_middle(upstream, store, to_store, name):
-    """Two processes read a shuffle; the batches after a state are those of a local file."""
-
-    def loader(source):
-        sampler = IndexSampler(COUNT, shuffle=BlockShuffle(10, 2), seed=3, num_epochs=2)
-        return DataLoader(data_source=source, sampler=sampler, operations=[Batch(8, batch_fn=str)], worker_count=2)
-
-    remote = KINDS[name][0](f"s3://{BUCKET}/{name}", storage_options=to_store)
-    with iter(loader(KINDS[name][0](upstream[1] / name))) as batches:
-        expected = list(batches)
-    with iter(loader(remote)) as batches:
-        first = [next(batches) for _ in range(9)]
-        state = batches.get_state()
-    with iter(loader(remote)) as batches:
-        batches.set_state(state)
-        assert first + list(batches) == expected
 
 
 @pytest.mark.parametrize("name", ["large.h5", "chunks_of_one.h5", "large.npz"])

@@ -14,7 +14,7 @@ from support.plain_http import plain_server
 from support.remote_store import BUCKET, moto_server, options, proxy_to, put
 from support.source_conformance import SourceConformance, assert_same
 
-from headrace import Batch, DataLoader, IndexSampler, LitDataSource, MdsSource
+from headrace import LitDataSource, MdsSource
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.sources.facts import facts_of
 
@@ -196,28 +196,6 @@ def test_a_shard_is_also_found_as_the_file_that_is_not_compressed(upstream, stor
     source = MdsSource(f"s3://{BUCKET}/unpacked", storage_options=to_store)
     assert_same(source[20], write_mds.row(20))
     assert source.fingerprint == MdsSource(write_mds.FOLDER / "none").fingerprint
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_on_workers_resumes_in_the_middle(upstream, store, to_store, kind):
-    """Two processes read a shuffle; the batches after a state are those of local shards."""
-    make, written, name = KINDS[kind]
-    _put_all(upstream, written.FOLDER / name, kind)
-    remote = make(f"s3://{BUCKET}/{kind}", storage_options=to_store)
-    local = make(written.FOLDER / name)
-
-    def loader(source):
-        sampler = IndexSampler(len(source), shuffle=True, seed=3, num_epochs=2)
-        return DataLoader(data_source=source, sampler=sampler, operations=[Batch(5, batch_fn=str)], worker_count=2)
-
-    with iter(loader(local)) as batches:
-        expected = list(batches)
-    with iter(loader(remote)) as batches:
-        first = [next(batches) for _ in range(4)]
-        state = batches.get_state()
-    with iter(loader(remote)) as batches:
-        batches.set_state(state)
-        assert first + list(batches) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
