@@ -137,33 +137,6 @@ def test_all_shards_change_at_the_same_step(path, at):
         _take(one, 30)
 
 
-def test_a_state_goes_on_with_the_same_changes(path):
-    """At any step, with other workers, and with more data than the run had seen then."""
-
-    def make():
-        return iter(
-            load(GrowingKeys(path), batch_size=3, shuffle=True, seed=2, growth=GrowthOptions(log=path.parent / "log"))
-        )
-
-    with make() as iterator:
-        states, keys = [iterator.get_state()], []
-        for step in range(16):
-            if step in (1, 6):
-                append(path, 4)
-            keys.append(_take(iterator, 1))
-            states.append(iterator.get_state())
-    append(path, 9)
-    for step in range(0, 13, 2):
-        with make() as iterator:
-            iterator.set_state(states[step])
-            assert [_take(iterator, 1) for _ in range(12 - step)] == keys[step:12]
-    assert len(states[-1]) < 1000
-    with make() as iterator:
-        iterator.set_state(states[9])
-        iterator.set_state(states[2])
-        assert [_take(iterator, 1) for _ in range(6)] == keys[2:8]
-
-
 def test_a_run_waits_where_all_was_read_and_a_writer_is_at_work(path, caplog):
     """With one line in the log; what comes then belongs to the same epoch."""
     begin_writing(path)

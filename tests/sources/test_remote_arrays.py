@@ -155,16 +155,6 @@ def test_chunks_are_fetched_one_by_one_if_they_are_too_many_to_list(
     assert store.reads - before == requests
 
 
-def test_a_compressed_array_is_fetched_once_for_all_processes(upstream, store, to_store):
-    """A copy of the source reads it from the cache on disk."""
-    source = NpzSource(f"s3://{BUCKET}/packed.npz", storage_options=to_store)
-    source[3]
-    before = store.reads
-    assert before <= 2
-    assert_same(pickle.loads(pickle.dumps(source))[96], source[96])
-    assert store.reads == before
-
-
 @pytest.mark.parametrize("kind", [HDF5Source, NpzSource])
 def test_a_file_that_is_missing_or_no_such_file_is_named(upstream, store, to_store, kind):
     """By its URL, without what gives access."""
@@ -189,18 +179,6 @@ def test_a_file_that_is_replaced_is_an_error(upstream, store, to_store, name):
     for each in (source, pickle.loads(pickle.dumps(source))):
         with pytest.raises(SourceError, match=rf"replaced_{name}: the file changed after the source was made"):
             each.__getitems__([1, 50])
-
-
-@pytest.mark.parametrize("name", ["chunks.h5", "stored.npz"])
-def test_a_server_that_sends_whole_files_is_read(upstream, tmp_path, name):
-    """The file is fetched once, whole."""
-    with plain_server() as server:
-        server.files[name] = (upstream[1] / name).read_bytes()
-        source = KINDS[name][0](f"{server.url}/{name}", storage_options={"cache_dir": str(tmp_path), "tries": 1})
-        keys = np.random.default_rng(0).permutation(COUNT)
-        assert_same(source.__getitems__(keys), KINDS[name][0](upstream[1] / name).__getitems__(keys))
-        assert server.whole == 1
-        source.close()
 
 
 OUTSIDE = {
