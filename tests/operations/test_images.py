@@ -49,6 +49,7 @@ FILES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kind", "mode"), FILES)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_channels_are_as_many_as_one_asks_for(kind, channels, mode):
@@ -143,6 +144,7 @@ def test_what_a_tiff_says_of_its_fourth_number_counts(channels, extra):
     assert np.abs(found.astype(int) - pillow(bytes(data), channels)).max() <= 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["L", "RGB", "RGBA", "I;16", "P", "1", "CMYK"])
 def test_a_tiff_is_not_turned_if_one_says_so(kind, orientation):
@@ -348,6 +350,7 @@ def test_what_is_fast_is_nearly_the_same():
     assert 0 < difference.mean() < 3
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic", "area", "lanczos", "auto"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])

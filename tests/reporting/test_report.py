@@ -141,6 +141,7 @@ def test_the_steps_that_are_shown_wait_as_much_as_all_do():
     assert steps_shown(Timeline((Track("your loop", ()),), ())) is None
 
 
+@pytest.mark.slow
 def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     """Records of each part, and how much of the rows is filled."""
     parts = {"web": [{"tokens": np.ones(4, np.int32)}] * 6, "books": [{"tokens": np.ones(2, np.int32)}] * 6}
@@ -152,6 +153,7 @@ def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     assert re.search(r"segment_ids.*int32.*% filled", text)
 
 
+@pytest.mark.slow
 def test_a_mix_below_a_pack_is_told_by_its_parts_too():
     """`mix(…).pack(…)`: each document counts once, by the name of its part; leaves stand under their plain names."""
     parts = {
@@ -166,6 +168,7 @@ def test_a_mix_below_a_pack_is_told_by_its_parts_too():
     assert re.findall(r"<tr><td>(.*?)</td>", text) == ["tokens", "tokens_positions", "tokens_segment_ids"]
 
 
+@pytest.mark.slow
 def test_leaves_of_any_tree_have_plain_names():
     """Keys, places and fields, with dots between them; a batch that is one array is called so."""
 

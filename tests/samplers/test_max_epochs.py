@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pipelines import tries
 
-import headrace
 from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions, WeightedSampler
 from headrace.errors import CheckpointError
 
@@ -145,8 +144,6 @@ def test_chains_have_it_too(stream, when_exhausted):
     assert Counter(books) == dict.fromkeys(("b0", "b1", "b2", "b4", "b5"), 2)
     assert books[:5] != books[5:]
     assert len(found) == (200 if when_exhausted == "repeat" else 50)
-    batches = mixed.batch(3, batch_fn=list)
-    headrace.check_resume(batches, steps=12, worker_counts=[0])
 
 
 def test_a_stream_goes_on_with_other_shards_after_a_part_has_left():

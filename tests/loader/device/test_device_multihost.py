@@ -64,6 +64,7 @@ def assembled(parts_of_all, shape):
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "devices"), chosen([(2, 4), (4, 2)], (2, 4)))
 def test_global_batches_are_those_of_one_process(count, devices):
     """All processes' shards together are the unsharded loader's batches; a sum over the devices is the same to the bit."""
@@ -250,6 +251,7 @@ for policy in ("drop", "error", "pad"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", chosen(["aligned", "ragged"], "ragged"))
 @pytest.mark.parametrize("count", chosen([2, 4], 2))
 def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):

@@ -55,8 +55,8 @@ def test_states_resume_on_any_number_of_hosts(run):
             return headrace.load(whole, shuffle=True, seed=3, transformations=[thirds], batch_size=8, num_epochs=1,
                                  shard_options=shard)
         kept = [x for x in range(200) if x % 3]
-        for before, after in ((2, 2), (2, 4), (4, 1), (1, 8)):
-            for steps in (0, 1, 3):
+        for before, after in ((2, 2), (2, 4), (4, 1)):
+            for steps in (0, 3):
                 with iter(remote(make, before)) as batches:
                     seen = [x for _ in range(steps) for x in np.asarray(next(batches))[np.asarray(batches.mask)].tolist()]
                     state = batches.get_state()

@@ -70,6 +70,7 @@ class DiesAtHandOver:
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
+@pytest.mark.slow
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):
     """An answer that was sent counts, and one that was not is worked out again."""
     marker = tmp_path / "died"
@@ -85,6 +86,7 @@ def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first
     assert got == stream(opened(rows))
 
 
+@pytest.mark.slow
 def test_a_stopped_and_continued_worker_changes_nothing():
     """SIGSTOP without a timeout only holds the stream up."""
     expected = stream(loader("map, batch, map", records=200))

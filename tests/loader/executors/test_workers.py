@@ -231,6 +231,7 @@ def test_a_killed_worker_changes_nothing(name, number, caplog):
     assert number.name in caplog.text
 
 
+@pytest.mark.slow
 def test_workers_killed_at_the_start_change_nothing():
     """A worker killed before it did anything is replaced."""
     expected = stream(loader("batch"))
@@ -317,6 +318,7 @@ def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
         list(run(hangs))
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_counts_as_stuck():
     """SIGSTOP to a worker ends in its replacement."""
     expected = stream(loader("batch", records=200))
