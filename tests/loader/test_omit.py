@@ -320,19 +320,6 @@ def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
             _keys(_mix("for ever", others), state, 1)
 
 
-def test_other_weights_and_more_records_left_out_go_together():
-    """With strict=False, as other weights alone."""
-    _, state = _keys(_mix("for ever", {"a": [1]}), steps=3)
-    before, _ = _keys(_mix("for ever", {"a": [1]}), steps=20)
-    with iter(_mix("scheduled", {"a": [1, 5], "b": [3]})) as iterator:
-        iterator.set_state(state, strict=False)
-        keys = [key for batch in itertools.islice(iterator, 15) for key in batch.tolist()]
-    left = _left_of(_of_parts(before[9:]), {"a": [5], "b": [3]})
-    came = _of_parts(keys)
-    assert all(came[name][:9] == left[name][:9] for name in came)
-    assert len(came["b"]) > 20
-
-
 def test_what_is_left_out_of_a_mix_is_named_by_part():
     """Anything else is refused, with the parts that there are; so are parts of other orders."""
     with pytest.raises(TypeError, match="pass a dict with the keys of each part"):

@@ -736,18 +736,6 @@ def test_each_epoch_of_drawn_records_has_its_own_draws(sampler, shards):
     assert len({len(stream) for stream in streams}) == 1
 
 
-def test_drawn_records_go_on_with_other_shards():
-    """Begun on two shards, ended on three: each draw comes once."""
-    sampler = WeightedSampler(LENGTHS, num_epochs=2, seed=1)
-    begun, states = Counter(), []
-    for shard in range(2):
-        iterator = iter(drawing_loader(sampler, (shard, 2)))
-        begun += ids(islice(iterator, 4))
-        states.append(iterator.get_state())
-    rest = sum((ids(drawn_batches(sampler, (shard, 3), states)) for shard in range(3)), Counter())
-    assert begun + rest == Counter(sampler.record_keys(np.arange(len(sampler))).tolist())
-
-
 def test_draws_without_an_end_cannot_be_planned():
     """The error names the remedy."""
     with pytest.raises(LengthsError, match=r"num_epochs="):

@@ -257,28 +257,6 @@ def test_a_browser_shows_the_page(tmp_path):
         assert max(colours)[1] == ((0x16, 0x18, 0x1B) if dark else (255, 255, 255))
 
 
-@pytest.mark.long
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-def test_a_narrow_window_shows_the_page_without_moving_it_aside(tmp_path):
-    """At 390 pixels the text is as wide as the window; pictures and tables keep their size, and move within it."""
-    text = _recorded(load(np.arange(200), transformations=[_slow], batch_size=2, num_epochs=1))
-    (tmp_path / "report.html").write_text(text)
-    (tmp_path / "frame.html").write_text(
-        '<iframe src="report.html" style="width: 390px; height: 900px; border: 0"></iframe>'
-        "<script>onload = () => { const page = document.querySelector('iframe').contentDocument;"
-        "document.title = page.documentElement.scrollWidth + ' ' + Math.round(page.querySelector('svg').clientWidth) }</script>"
-    )
-    own = [BROWSER, *ALONE, f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"]
-    done = subprocess.run(
-        [*own, "--dump-dom", (tmp_path / "frame.html").as_uri()],
-        text=True,
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
-    assert re.findall(r"<title>(.*?)</title>", done.stdout) == ["390 736"]
-
-
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     """Where writing fails in the middle, what was there before stays, and nothing is left beside it."""
     place = tmp_path / "report.html"
