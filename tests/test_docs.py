@@ -37,11 +37,14 @@ MODULES = sorted(
 """The modules that have examples."""
 WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
 """Long, as its import alone takes seconds."""
+DEAR = ("headrace.reporting.report", "headrace.loader.device.remote.description")
+"""Slow: one draws pictures, the other starts processes."""
 
 
 def _marked(name: str, *more: str) -> object:
     """The parameters of a test, which is long if Keras is needed."""
-    return pytest.param(name, *more, marks=[pytest.mark.long] if name in WITH_KERAS else [], id=name)
+    marks = [pytest.mark.long] * (name in WITH_KERAS) + [pytest.mark.slow] * (name in DEAR)
+    return pytest.param(name, *more, marks=marks, id=name)
 
 
 def _blocks() -> list[tuple[str, str]]:

@@ -32,6 +32,7 @@ def test_a_contender_that_does_other_work_is_named_with_the_difference(fault, mo
     assert FAULTS[fault] in str(raised.value)
 
 
+@pytest.mark.slow
 def test_loops_and_headrace_do_the_same_work():
     """Their first batches have one checksum."""
     contenders = [Contender(key) for key in ("limit", "bare", "headrace", "chain")]

@@ -17,7 +17,7 @@ from headrace.errors import NotDeterministicError
 pytestmark = pytest.mark.filterwarnings("ignore:operation .* draws from the global generator")
 
 
-def _opened(*operations, source=range(60)):
+def _opened(*operations, source=range(30)):
     sampler = IndexSampler(len(source), shuffle=True, seed=2, num_epochs=2)
     return DataLoader(data_source=source, sampler=sampler, operations=operations)
 
