@@ -46,9 +46,12 @@ def new_things(before: Things, now: Callable[[], Things] = everything, seconds: 
         seconds: longest time to wait until nothing new is left.
     """
     deadline = time.monotonic() + seconds
+    pause = 0.002
     while (left := _difference(before, now())) and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.05)
+        if pause > 0.05:  # most things end by themselves, and a collection takes long in a large program
+            gc.collect()
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
     return left
 
 

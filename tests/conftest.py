@@ -59,6 +59,7 @@ def pytest_configure(config):
 
 
 OF_LIBRARIES = (
+    "tests/compat/test_clients",
     "tests/compat/test_grain_",
     "tests/compat/test_guides",
     "tests/compat/test_keras",

@@ -6,7 +6,6 @@ import doctest
 import importlib
 import inspect
 import os
-import pkgutil
 import re
 import runpy
 import shutil
@@ -23,20 +22,29 @@ import headrace
 from headrace.tools import command_line
 
 ROOT = Path(__file__).parent.parent
+BESIDE = ("tests", "examples", "bench", "docs", "build")
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
 ]
-MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrace.__path__, "headrace."))]
-MODULES.remove("headrace.setup")  # of the tree alone; running it builds a package
+MODULES = sorted(
+    ".".join(["headrace", *(part for part in path.relative_to(ROOT).with_suffix("").parts if part != "__init__")])
+    for folder in [ROOT, *ROOT.iterdir()]
+    if folder.name not in BESIDE and folder.name[0] != "." and folder.is_dir()
+    for path in (folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"))
+    if path.name != "setup.py" and ">>>" in path.read_text()
+)
+"""The modules that have examples."""
 WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
 """Long, as its import alone takes seconds."""
-BESIDE = ("headrace.tests", "headrace.examples", "headrace.bench", "headrace.docs", "headrace.build")
+DEAR = ("headrace.reporting.report", "headrace.loader.device.remote.description")
+"""Slow: one draws pictures, the other starts processes."""
 
 
 def _marked(name: str, *more: str) -> object:
     """The parameters of a test, which is long if Keras is needed."""
-    return pytest.param(name, *more, marks=[pytest.mark.long] if name in WITH_KERAS else [], id=name)
+    marks = [pytest.mark.long] * (name in WITH_KERAS) + [pytest.mark.slow] * (name in DEAR)
+    return pytest.param(name, *more, marks=marks, id=name)
 
 
 def _blocks() -> list[tuple[str, str]]:
@@ -57,7 +65,7 @@ class Unwrapped(doctest.DocTestFinder):
         return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
 
 
-@pytest.mark.parametrize("module", [_marked(name) for name in MODULES if not name.startswith(BESIDE)])
+@pytest.mark.parametrize("module", [_marked(name) for name in MODULES])
 def test_examples_in_docstrings_print_what_they_say(module):
     """Doctests of the whole library."""
     loaded = importlib.import_module(module)
@@ -116,14 +124,14 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_lead_somewhere():
     """Relative links in README and docs name files that exist, and headings that these have."""
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
-        if "://" not in target:
-            aim = page.parent / target if target else page
-            assert aim.exists(), f"{page.name} → {target}"
-            assert not anchor or anchor in _anchors(aim), f"{page.name} → {target}#{anchor}"
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+            if "://" not in target:
+                aim = page.parent / target if target else page
+                assert aim.exists(), f"{page.name} → {target}"
+                assert not anchor or anchor in _anchors(aim), f"{page.name} → {target}#{anchor}"
 
 
 @pytest.mark.parametrize("folder", ["docs", "docs/how-to", "docs/api", "docs/recipes"])
@@ -147,11 +155,12 @@ def test_each_public_name_is_in_the_reference_once():
     assert public <= set(listed)
 
 
-@pytest.mark.parametrize(("made", "file"), [("llms", "llms.txt"), ("page", "for-assistants.md")])
-def test_pages_for_assistants_are_up_to_date(made, file):
-    """They follow the docstrings and the lists of pages."""
+@pytest.mark.slow
+def test_pages_for_assistants_are_up_to_date():
+    """They follow the docstrings and the lists of pages. Keras is imported, as its callback is on one."""
     script = runpy.run_path(str(ROOT / "docs" / "assistants.py"))
-    assert script[made]() == (ROOT / "docs" / file).read_text(), "write them anew: python docs/assistants.py"
+    for made, file in (("llms", "llms.txt"), ("page", "for-assistants.md")):
+        assert script[made]() == (ROOT / "docs" / file).read_text(), "write them anew: python docs/assistants.py"
 
 
 def test_each_public_name_is_on_the_page_for_assistants():
@@ -183,17 +192,17 @@ IMPORTS = {
     "ray": "ray",
 }
 """The extra that brings what the blocks of pages import."""
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_names_the_extra_before_the_code_that_imports_its_libraries(page):
+def test_a_page_names_the_extra_before_the_code_that_imports_its_libraries():
     """Who types what the page says, from its top, never meets a module that is not there."""
-    text = page.read_text()
-    for block in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    found = [(page, page.read_text()) for page in PAGES]
+    for page, text, block in [(*each, block) for each in found for block in re.finditer(PYTHON, each[1])]:
         for library in re.findall(r"^ *(?:import|from) (\w+)", block[1], re.MULTILINE):
             if extra := IMPORTS.get(library):
                 said = re.search(rf"`headrace\[[\w,-]*\b{extra}\b|\"headrace\[{extra}\]\"", text[: block.start()])
-                assert said, f"{library} is imported, and `headrace[{extra}]` was not named"
+                assert said, f"{page.name}: {library} is imported, and `headrace[{extra}]` was not named"
 
 
 def test_each_command_is_in_the_reference(capsys):

@@ -55,44 +55,6 @@ def test_joins_give_what_grain_gives(name):
     np.testing.assert_equal(list(ours(three(MapDataset))), list(theirs(three(grain.MapDataset))))
 
 
-JOINS = {
-    "mix": lambda streams: IterDataset.mix(streams, [0.5, 0.3, 0.2]),
-    "mix of all": lambda streams: IterDataset.mix(dict(zip("abc", streams)), when_exhausted="all").batch(4),
-    "mix of repeats": lambda streams: IterDataset.mix(streams, when_exhausted="repeat").limit(90),
-    "mix with a schedule": lambda streams: IterDataset.mix(streams[:2], [(0, [1, 0]), (5, [1, 3])], ramp=True),
-    "mix of mixes": lambda streams: (
-        IterDataset.mix(
-            [IterDataset.mix(streams[:2], when_exhausted="all"), streams[2].repeat(2)], when_exhausted="all"
-        )
-        .random_map(lambda x, rng: x + rng.random(), seed=1)
-        .map_with_index(lambda index, x: (index, x))
-    ),
-    "zip": lambda streams: IterDataset.zip({"a": streams[0], "b": streams[1]}, strict=False).filter(
-        lambda e: e["a"] % 3
-    ),
-    "interleave": lambda streams: IterDataset.interleave(streams, 2).map(lambda x: x + 1).batch(5, drop_remainder=True),
-    "window": lambda streams: IterDataset.mix(streams).seed(1).window_shuffle(8).repeat(2),
-}
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", JOINS)
-def test_workers_and_states_leave_joined_streams_as_they_are(name):
-    """With workers that any of the streams asked for; and going on from several steps."""
-    stream = JOINS[name](three(MapDataset))
-    elements, states = [], []
-    with iter(stream) as iterator:
-        for element in iterator:
-            elements.append(element)
-            states.append(iterator.get_state())
-    assert len(elements) > 3
-    np.testing.assert_equal(list(JOINS[name]([each.mp_prefetch(1) for each in three(MapDataset)])), elements)
-    for step in range(0, len(elements), 5):
-        iterator = iter(stream)
-        iterator.set_state(states[step])
-        np.testing.assert_equal(list(iterator), elements[step + 1 :])
-
-
 def test_a_mix_keeps_to_its_weights_and_ends_as_told():
     """With the first that ends, with the last, or never; each element once until then."""
     streams = three(MapDataset)

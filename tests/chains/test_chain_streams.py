@@ -6,7 +6,6 @@ import os
 import random
 import threading
 import time
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -216,47 +215,6 @@ def test_what_the_engine_takes_apart_changes_nothing(name):
 def test_as_much_as_possible_runs_as_operations(name, operations):
     """So that batches are made on slabs, and orders in blocks."""
     assert repr(ODD[name](MapDataset.range(22)).to_iter_dataset()) == f"IterDataset(1 source, {operations} operations)"
-
-
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", [*EQUAL, *ODD])
-def test_a_state_of_any_step_goes_on(name):
-    """On another iterator, in another process, with workers or not."""
-    dataset = EQUAL[name][1](chain()) if name in EQUAL else ODD[name](MapDataset.range(22))
-    stream = as_stream(dataset)
-    elements, states = [], []
-    with iter(stream) as iterator:
-        states.append(iterator.get_state())
-        for element in iterator:
-            elements.append(element)
-            states.append(iterator.get_state())
-    for step in range(0, len(elements), max(len(elements) // 5, 1)):
-        with iter(as_stream(dataset).with_options(worker_count=step % 2, worker_kind="thread")) as again:
-            again.set_state(states[step])
-            np.testing.assert_equal(list(again), elements[step:])
-    assert all(len(state) < 1000 for state in states)
-
-
-def test_shards_of_a_chain_may_change_on_the_way():
-    """Each record comes exactly once, as of a loader."""
-
-    def stream(index, count):
-        return iter(
-            MapDataset.source(list(range(40)))
-            .shuffle(1)
-            .filter(lambda x: x % 3)
-            .to_iter_dataset()
-            .shard(ShardOptions(index, count))
-        )
-
-    former = [stream(index, 3) for index in range(3)]
-    seen = [next(former[0]), next(former[0]), next(former[1])]
-    states = [each.get_state() for each in former]
-    for index in range(2):
-        iterator = stream(index, 2)
-        iterator.set_states(states)
-        seen += list(iterator)
-    assert sorted(seen) == [x for x in range(40) if x % 3]
 
 
 def test_a_state_of_another_chain_is_refused():
@@ -490,34 +448,3 @@ def test_streams_give_what_grain_gives(name):
     for before in (lambda d: d, lambda d: d[1::2].repeat(2)):
         ours, theirs = (make(before(kind.range(22)).to_iter_dataset()) for kind in (MapDataset, grain.MapDataset))
         assert_equal_streams(ours, theirs)
-
-
-ELASTIC = {
-    "mix": lambda: MapDataset.mix(
-        [MapDataset.range(30).shuffle(1), MapDataset.range(100, 120)], [2, 1], when_exhausted="all"
-    ).to_iter_dataset(),
-    "pack": lambda: (
-        MapDataset.source([np.full(1 + number % 5, number) for number in range(60)])
-        .shuffle(1)
-        .pack(8)
-        .shuffle(2)
-        .map(lambda row: row["tokens"][row["tokens_segment_ids"] > 0].sum())
-        .to_iter_dataset()
-    ),
-    "evaluated": lambda: MapDataset.range(50).map_with_index(lambda i, x: i + x).shuffle(1).to_iter_dataset(),
-}
-
-
-@pytest.mark.parametrize("name", ELASTIC)
-def test_numbers_of_shards_may_change_twice_at_unequal_steps(name):
-    """Three, two, then four shards: each element of a mix, of packed rows, of what is evaluated, comes once."""
-    stream, seen, states = ELASTIC[name](), [], []
-    for count, steps in ((3, (4, 1, 2)), (2, (3, 5)), (4, (99,) * 4)):
-        former, states = states, []
-        for index in range(count):
-            iterator = iter(stream.shard(ShardOptions(index, count)))
-            if former:
-                iterator.set_states(former)
-            seen += islice(iterator, steps[index])
-            states.append(iterator.get_state())
-    assert sorted(seen) == sorted(stream)

@@ -79,7 +79,7 @@ def test_a_damaged_cursor_of_a_chain_is_refused_or_a_place_in_the_stream(data):
     [[], [-1], ["0"], [None], [0.5], [True], [[0]], [1, 2, 3, 4, 5, 6, 7], [0, 0, 5], [9, 7, 3], [9, -1, 3],
      [9, 0, 3, 0, 3], [9, 0, 3, 1, 3, 2, 3], [2**63], {}, "note", 7, None],
 )  # fmt: skip
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 def test_a_note_that_is_none_is_refused(name, note):
     """Of wrong length, kind or range."""
     for state in states_of(name):

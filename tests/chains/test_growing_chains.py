@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.growing_source import GrowingKeys, append, begin_writing
 
-from headrace import GrowthOptions, MapDataset, ShardOptions, load
+from headrace import GrowthOptions, MapDataset, load
 from headrace.compat import grain
 from headrace.errors import CheckpointError
 
@@ -103,25 +103,6 @@ def test_a_state_of_another_order_than_that_of_a_growing_chain_is_refused(path):
             iterator.set_state(state)
 
 
-def test_shards_of_a_chain_that_did_not_grow_go_on_on_others(path):
-    """Two shards' states on three that grow: each record once in each epoch, what was appended from the next one on."""
-    shards = [
-        iter(_chain(path, 3, generation=0).to_iter_dataset(shard_options=ShardOptions(index, 2)).batch(1))
-        for index in range(2)
-    ]
-    keys = [next(shard).tolist()[0] for _ in range(3) for shard in shards]
-    states = [shard.get_state() for shard in shards]
-    append(path, 5)
-    shards = [
-        iter(_chain(path, 3).to_iter_dataset(shard_options=ShardOptions(index, 3)).batch(1)) for index in range(3)
-    ]
-    for shard in shards:
-        shard.set_states(states)
-    keys += [next(shard).tolist()[0] for _ in range(7) for shard in shards]
-    assert sorted(keys[:10]) == list(range(10))
-    assert sorted(keys[10:25]) == list(range(15))
-
-
 def test_a_chain_waits_for_a_writer(path):
     """What comes while it is at work belongs to the only epoch; `iter(dataset)` is `iter(dataset.to_iter_dataset())`."""
     begin_writing(path)
@@ -129,24 +110,6 @@ def test_a_chain_waits_for_a_writer(path):
     keys = [next(iterator) for _ in range(10)]
     append(path, 3)
     assert [*keys, *iterator] == [key * 2 for key in range(13)]
-
-
-def test_the_shards_of_a_chain_change_at_the_same_step(path):
-    """Given where the stream is made, or by `shard()`."""
-    shards = [iter(_chain(path, 1).to_iter_dataset(shard_options=ShardOptions(0, 2)).batch(1))]
-    shards.append(iter(_chain(path, 1).to_iter_dataset().shard(ShardOptions(1, 2)).batch(1)))
-    keys = [[], []]
-    for shard, iterator in enumerate(shards):
-        keys[shard] += _take(iterator, 3)
-        append(path, 3)
-        keys[shard] += _take(iterator, 8)
-    order = [key for step in zip(*keys) for key in step]
-    assert sorted(order[:10]) == list(range(10))
-    assert len({*order[10:]}) == 12
-    assert {*order[10:]} < {*range(13)}
-    source = GrowingKeys(path, writable=False)
-    with pytest.raises(ValueError, match=r'Pass growth=headrace\.GrowthOptions\(.epoch., log="a folder'):
-        MapDataset.source(source).to_iter_dataset().shard(ShardOptions(1, 2))
 
 
 REFUSED = {
@@ -161,6 +124,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):
     """With growth="hand" they do; else an error says so when the stream is made."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -192,46 +191,6 @@ def test_datasets_that_a_window_needs_stay():
             else contextlib.nullcontext()
         ):
             stream("a", "b", "c", shuffles=True).set_state(iterator.get_state(), strict=False)
-
-
-@pytest.mark.long
-def test_a_mix_of_rows_is_changed_inside_windows_again_and_again():
-    """On other shards, with other weights and datasets each time: what each run had begun comes once."""
-    for seed in range(15):
-        generator = np.random.default_rng(seed)
-        seen, states = [], None
-        for names in ("ab", "bda", "dab"):
-            weights = dict(zip(names, generator.dirichlet(np.ones(len(names))).tolist()))
-            mixed = IterDataset.mix(_parts(*names), weights, when_exhausted="all")
-            stream = mixed.map(lambda x: np.full(1 + x % 3, x)).pack(8, window=7).batch(2)
-            count = int(generator.integers(1, 4))
-            iterators = [iter(stream.shard(ShardOptions(index, count))) for index in range(count)]
-            for iterator in iterators:
-                if states:
-                    iterator.set_states(states, strict=False)
-            for iterator in iterators:
-                seen += itertools.islice(iterator, int(generator.integers(0, 5)))
-            states = [iterator.get_state() for iterator in iterators]
-        for iterator in iterators:
-            seen += iterator
-        tokens = Counter(int(x) for batch in seen for x in batch["tokens"].ravel() if x)
-        assert tokens == Counter({int(x): int(1 + x % 3) for name in "abd" for x in _parts(name)[name] if x})
-
-
-def test_a_changed_mix_goes_on_with_other_shards():
-    """Each element of the datasets that stay once."""
-    before = IterDataset.mix(_parts("a", "b"), when_exhausted="all")
-    after = IterDataset.mix(_parts("b", "d", "a"), when_exhausted="all")
-    delivered, states = [], []
-    for shard, steps in enumerate((7, 12)):
-        iterator = iter(before.shard(ShardOptions(shard, 2)))
-        delivered += [int(next(iterator)) for _ in range(steps)]
-        states.append(iterator.get_state())
-    for shard in range(3):
-        iterator = iter(after.shard(ShardOptions(shard, 3)))
-        iterator.set_states(states, strict=False)
-        delivered += [int(x) for x in iterator]
-    assert sorted(delivered) == sorted(int(x) for dataset in _parts("a", "b", "d").values() for x in dataset)
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])

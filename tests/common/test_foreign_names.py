@@ -95,12 +95,18 @@ def remedies():
 CODES = sorted({code for _, told in remedies() for code in re.findall(r"`([^`]+)`", told)})
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_the_code_of_every_remedy_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("part", range(6))
+def test_the_code_of_every_remedy_runs(part, tmp_path, monkeypatch):
     """What an error tells to write exists, and takes the arguments that it is shown with."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.txt").write_text("one")
-    run(code)
+    failed = {}
+    for code in CODES[part::6]:
+        try:
+            run(code)
+        except Exception as error:
+            failed[code] = error
+    assert failed == {}
 
 
 def test_a_remedy_has_code_or_says_to_leave_it_out():
@@ -110,12 +116,13 @@ def test_a_remedy_has_code_or_says_to_leave_it_out():
     assert all(told.count("`") % 2 == 0 for _, told in remedies())
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in methods_instead(kind)])
-def test_a_method_of_another_library_says_what_to_write(kind, name):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_method_of_another_library_says_what_to_write(kind):
     """Asked of the class, of an object, and of one that was pickled; the name is on none of them, and no message is long."""
     thing = {"MapDataset": DATASET, "IterDataset": STREAM, "IndexSampler": IndexSampler(3)}.get(kind, LOADER)
     again = cloudpickle.loads(cloudpickle.dumps(thing))
-    for asked in (KINDS[kind], *(map(iter, (thing, again)) if kind == "DataLoaderIterator" else (thing, again))):
+    objects = [KINDS[kind], *(map(iter, (thing, again)) if kind == "DataLoaderIterator" else (thing, again))]
+    for asked, name in itertools.product(objects, methods_instead(kind)):
         assert not hasattr(asked, name)
         with pytest.raises(AttributeError, match=rf"{kind} has no {name}\(\); ") as caught:
             getattr(asked, name)

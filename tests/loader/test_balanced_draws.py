@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Balance, BalancedSampler, Batch, DataLoader, Filter, MixSampler, ShardOptions, WeightedSampler
+from headrace import Balance, BalancedSampler, Batch, DataLoader, MixSampler, ShardOptions, WeightedSampler
 from headrace.errors import CheckpointError, LengthsError
 
 RECORDS, GLOBAL = 50, 42
@@ -41,12 +41,6 @@ def _drawn(name, start=0):
     return sampler.record_keys(np.arange(start, len(sampler)))
 
 
-def _resumed(loader, states):
-    with iter(loader) as iterator:
-        iterator.set_states(states)
-        yield from iterator
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.one_in(4)
@@ -67,39 +61,6 @@ def test_global_batches_are_those_without_balance(name, shards):
         assert [_loader(name, shard, shards).records_at(step).tolist() for step in range(len(stream))] == [
             batch.tolist() for batch in stream
         ]
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize(("shards", "others", "size"), [(1, 3, 14), (2, 7, 6), (3, 2, 5), (7, 1, 10)])
-def test_every_step_goes_on_on_other_shards_and_batch_sizes(name, shards, others, size):
-    """Each position once; after whole batches, and with shards at unequal steps."""
-    keys = _drawn(name)
-    iterators = [iter(_loader(name, shard, shards)) for shard in range(shards)]
-    seen = []
-    for step in range(len(keys) // GLOBAL):
-        states = [iterator.get_state() for iterator in iterators]
-        rest = [batch for shard in range(others) for batch in _resumed(_loader(name, shard, others, size=size), states)]
-        assert _keys([*seen, *rest]) == sorted(keys.tolist())
-        ahead = iterators[: 1 + step % shards]  # some are a step ahead of the others
-        first = [next(iterator) for iterator in ahead]
-        states = [iterator.get_state() for iterator in iterators]
-        rest = [batch for shard in range(others) for batch in _resumed(_loader(name, shard, others), states)]
-        assert _keys([*seen, *first, *rest]) == sorted(keys.tolist())
-        seen += [*first, *(next(iterator) for iterator in iterators[len(ahead) :])]
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", ["with", "without"])
-@pytest.mark.slow
-def test_workers_give_what_the_calling_thread_gives(name):
-    """And go on from one another's states, behind a filter, too."""
-    balance = Balance(LENGTHS, COST, global_batch=GLOBAL)
-    headrace.check_resume(
-        _loader(name, 1, 3, operations=[Filter(lambda key: key % 3)], balance=balance, size=4),
-        steps=4,
-        worker_counts=[0, 2],
-    )
 
 
 def test_a_loop_for_each_epoch_deals_its_own_batches():

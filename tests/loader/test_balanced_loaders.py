@@ -77,31 +77,6 @@ def _resumed(loader, states):
         yield from iterator
 
 
-@pytest.mark.parametrize("steps", [(0, 1), (2, 1), (3, 0), (1, 4, 2), (0, 0, 5), (2, 2, 3, 3)])
-@pytest.mark.parametrize("batches", [1, 2])
-@pytest.mark.one_in(6)
-def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
-    """Inside a block what is left keeps the former deal, on whatever shards; twice."""
-    balance = Balance(LENGTHS, batches=batches)
-    seen = []
-    iterators = [iter(_loader(shard, len(steps), balance=balance)) for shard in range(len(steps))]
-    for iterator, count in zip(iterators, steps):
-        seen += [next(iterator) for _ in range(count)]
-    states = [iterator.get_state() for iterator in iterators]
-    for others in (1, 3, 4):
-        again = [iter(_loader(shard, others, balance=balance)) for shard in range(others)]
-        for iterator in again:
-            iterator.set_states(states)
-        first = [batch for shard, iterator in enumerate(again) for batch in [next(iterator) for _ in range(shard)]]
-        states_between = [iterator.get_state() for iterator in again]
-        rest = []
-        for shard in range(2):
-            iterator = iter(_loader(shard, 2, balance=balance, size=7))
-            iterator.set_states(states_between)
-            rest += list(iterator)
-        assert _keys([*seen, *first, *rest]) == sorted([*range(RECORDS)] * 2)
-
-
 @pytest.mark.parametrize("others", [3, 7])
 def test_shards_of_equal_size_go_on_with_the_deal_of_the_state(others):
     """What `drop_remainder` leaves out depends on the number of shards, the deal of the block that the state is in does not."""
@@ -115,41 +90,8 @@ def test_shards_of_equal_size_go_on_with_the_deal_of_the_state(others):
     assert len({*keys}) == len(keys) == 10 + (RECORDS - 10) // others * others
 
 
-def test_another_batch_size_goes_on_with_the_deal_of_the_state():
-    """A shard alone cannot deal anew; each record comes once."""
-    small = [iter(_loader(shard, 3)) for shard in range(3)]
-    seen = [next(iterator) for iterator in small for _ in range(2)]
-    for shard, iterator in enumerate(small):
-        larger = iter(_loader(shard, 3, size=10))
-        larger.set_state(iterator.get_state())
-        seen += list(larger)
-    assert _keys(seen) == sorted([*range(RECORDS)] * 2)
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_filters_and_packs_come_after_the_deal(shards):
-    """Whatever they leave out; at any step, onto other shards."""
-    balance = Balance(LENGTHS, global_batch=GLOBAL)
-    options = {"operations": [headrace.Filter(_odd)] if shards > 1 else [_OddOnly()], "balance": balance, "size": 4}
-    expected = sorted([key for key in range(RECORDS) if key % 2] * 2)
-    assert _keys(batch for shard in range(shards) for batch in _loader(shard, shards, **options)) == expected
-    iterators = [iter(_loader(shard, shards, **options)) for shard in range(shards)]
-    seen = [next(iterator) for iterator in iterators for _ in range(3)]
-    states = [iterator.get_state() for iterator in iterators]
-    for others in (1, 2, 4):
-        rest = [batch for shard in range(others) for batch in _resumed(_loader(shard, others, **options), states)]
-        assert _keys([*seen, *rest]) == expected
-
-
 def _odd(key):
     return key % 2
-
-
-class _OddOnly(headrace.FlatMap):
-    max_fan_out = 1
-
-    def flat_map(self, key):
-        return [key] * int(key % 2)
 
 
 def test_packed_rows_of_balanced_shards_hold_each_document_once():

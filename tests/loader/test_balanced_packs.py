@@ -88,25 +88,7 @@ def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
             assert dict.fromkeys(loader.records_at(step).tolist()) == documents
 
 
-@pytest.mark.parametrize(("shards", "others", "size"), [(1, 3, 4), (2, 7, 3), (3, 2, 6), (7, 1, 5)])
-@pytest.mark.one_in(2)
-def test_every_step_goes_on_on_other_shards_and_batch_sizes(shards, others, size):
-    """Each row once: after whole batches, and with shards at unequal steps."""
-    each = 14 // shards if shards == 7 else GLOBAL // shards
-    expected = sorted(_rows(_loader(plain=True)))
-    iterators = [iter(_loader(shard, shards, size=each)) for shard in range(shards)]
-    seen = []
-    for step in range(len(_loader(0, shards, size=each))):
-        ahead = iterators[: 1 + step % shards]
-        first = [batch for iterator in ahead if (batch := next(iterator, None)) is not None]
-        states = [iterator.get_state() for iterator in iterators]
-        rest = [batch for shard in range(others) for batch in _resumed(_loader(shard, others, size=size), states)]
-        assert sorted(_rows([*seen, *first, *rest])) == expected
-        behind = (next(iterator, None) for iterator in iterators[len(ahead) :])
-        seen += [*first, *(batch for batch in behind if batch is not None)]
-
-
-@pytest.mark.parametrize(("shards", "others"), [(1, 3), (3, 2), (2, 1)])
+@pytest.mark.parametrize(("shards", "others"), [(3, 2)])
 def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
     """From whole batches on, each step has the rows that it had."""
     expected = [sorted(_rows([batch])) for batch in _loader(plain=True)]
@@ -117,12 +99,6 @@ def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
         assert [sorted(_rows(batches)) for batches in zip(*again)][: len(expected) - 1 - step] == expected[step:-1]
         for iterator in iterators:
             next(iterator)
-
-
-@pytest.mark.slow
-def test_workers_give_what_the_calling_thread_gives():
-    """And go on from one another's states."""
-    headrace.check_resume(_loader(1, 3), steps=4, worker_counts=[0, 2])
 
 
 class _Noise(headrace.RandomMapTransform):

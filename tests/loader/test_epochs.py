@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from support import device_programs
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, RecordMetadata, ShardOptions
@@ -78,13 +77,6 @@ def test_the_state_goes_on_from_any_batch_of_any_epoch(name, on_devices):
         assert again.get_state() == state
         rest, _ = _taken(again)
         assert rest == [taken[number][batch:], *taken[number + 1 :]] if number < 3 else rest == []
-
-
-@pytest.mark.parametrize("options", [{"worker_count": 2}, {"worker_count": 1, "worker_kind": "thread"}])
-def test_workers_change_nothing(options):
-    """The epochs are those of the calling thread."""
-    with _epochs("random", 2, **options) as epochs:
-        assert _taken(epochs)[0] == _taken(_epochs("random", 2))[0]
 
 
 def test_random_operations_draw_anew_in_each_epoch():
@@ -264,46 +256,6 @@ def test_closed_epochs_stay_closed():
     assert epochs.get_state()
     with pytest.raises(ClosedError, match="new ones"):
         next(epochs)
-
-
-@pytest.mark.long
-def test_hosts_go_through_epochs_together():
-    """Each epoch's global batches hold every record once, whatever its shards have, and again after a restore."""
-    program = """
-        import json
-        import numpy as np
-        import headrace
-        from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-        mesh = Mesh(np.array(sorted(jax.devices(), key=lambda device: device.process_index)), ("data",))
-        loader = headrace.load(
-            np.arange(21.0), shuffle=True, seed=0, batch_size=4, shard_options=headrace.ShardByJaxProcess()
-        ).to_device((mesh, "data"), on_uneven="pad")
-
-        def here(array):
-            return np.asarray(array.addressable_shards[0].data)
-
-        def taken(epochs):
-            states, seen = [], []
-            for epoch in epochs:
-                rows = []
-                for batch in epoch:
-                    rows += here(batch)[here(epoch.mask)].tolist()
-                    states.append(epochs.get_state())
-                seen.append(rows)
-            return seen, states
-
-        with loader.epochs(2) as epochs:
-            seen, states = taken(epochs)
-        with loader.epochs(2) as epochs:
-            epochs.set_state(states[1])
-            rest, _ = taken(epochs)
-        print(json.dumps([seen, rest, len(states)]))
-    """
-    (first, *ends), (second, *others) = (json.loads(said) for said in device_programs.run_together(program, 2))
-    assert [sorted(one + other) for one, other in zip(first, second)] == [list(range(21))] * 2
-    assert ends == [[first[0][8:], first[1]], 6]
-    assert others == [[second[0][8:], second[1]], 6]
 
 
 @pytest.mark.parametrize("kind", ["a mix", "weights of records"])

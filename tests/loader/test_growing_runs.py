@@ -137,33 +137,6 @@ def test_all_shards_change_at_the_same_step(path, at):
         _take(one, 30)
 
 
-def test_a_state_goes_on_with_the_same_changes(path):
-    """At any step, with other workers, and with more data than the run had seen then."""
-
-    def make():
-        return iter(
-            load(GrowingKeys(path), batch_size=3, shuffle=True, seed=2, growth=GrowthOptions(log=path.parent / "log"))
-        )
-
-    with make() as iterator:
-        states, keys = [iterator.get_state()], []
-        for step in range(16):
-            if step in (1, 6):
-                append(path, 4)
-            keys.append(_take(iterator, 1))
-            states.append(iterator.get_state())
-    append(path, 9)
-    for step in range(0, 13, 2):
-        with make() as iterator:
-            iterator.set_state(states[step])
-            assert [_take(iterator, 1) for _ in range(12 - step)] == keys[step:12]
-    assert len(states[-1]) < 1000
-    with make() as iterator:
-        iterator.set_state(states[9])
-        iterator.set_state(states[2])
-        assert [_take(iterator, 1) for _ in range(6)] == keys[2:8]
-
-
 def test_a_run_waits_where_all_was_read_and_a_writer_is_at_work(path, caplog):
     """With one line in the log; what comes then belongs to the same epoch."""
     begin_writing(path)
@@ -319,28 +292,6 @@ def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):
             number = step // steps
             assert rest[0] == keys[step + 1 : (number + 1) * steps]
             assert [{*itertools.chain(*epoch)} for epoch in rest[1:]] == [living] * (2 - number)
-
-
-def test_the_shards_of_a_loop_per_epoch_read_the_same_records(path):
-    """Whoever begins an epoch first decides; two shards' states go on in their epoch on three."""
-
-    def loop(index, count):
-        options = {"shard_options": ShardOptions(index, count), "growth": GrowthOptions(log=path.parent / "log")}
-        return load(GrowingKeys(path), batch_size=1, shuffle=True, seed=1, **options).epochs(3)
-
-    shards, came = [loop(index, 2) for index in range(2)], [[], []]
-    for shard, epochs in enumerate(shards):
-        next(epochs)
-        append(path, 5)
-        epoch = next(epochs)
-        came[shard] = _take(epoch, 4)
-        append(path, 3)
-    states = [epochs.get_state() for epochs in shards]
-    for index in range(3):
-        epochs = loop(index, 3)
-        epochs.set_states(states)
-        came.append([key for batch in next(epochs) for key in batch.tolist()])
-    assert sorted(itertools.chain(*came)) == list(range(15))
 
 
 def test_a_trace_tells_the_generation(path):

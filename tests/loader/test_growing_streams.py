@@ -18,7 +18,6 @@ from headrace import (
     MapTransform,
     Pack,
     ReadOptions,
-    ShardOptions,
 )
 
 B = 1000
@@ -95,29 +94,6 @@ def test_a_state_of_any_step_continues_with_the_same_changes(folder, then):
         again.set_state(state)
         rest = [keys(element).tolist() for element in again]
         assert rest == [element.tolist() for element in elements[step:]], step
-
-
-def test_shards_change_at_the_same_positions_and_others_take_over(folder):
-    """Shard 1 goes ahead and finds the records first. Then three shards deliver what is left."""
-
-    def shards(count):
-        return [iter(_mix(folder, [Batch(1)], shard=ShardOptions(shard, count))) for shard in range(count)]
-
-    slow, fast = shards(2)
-    seen = list(islice(fast, 5))
-    append(folder / "a.json", 3)
-    seen += list(islice(fast, 4))
-    append(folder / "b.json", 2)
-    seen += list(islice(slow, 6))
-    states = [slow.get_state(), fast.get_state()]
-    rest = shards(3)
-    for iterator in rest:
-        iterator.set_states(states)
-        seen += list(iterator)
-    counts = _counts(seen)
-    assert {counts[key] for key in [*range(4), *range(B, B + 6)]} == {3}
-    assert {counts[key] for key in (4, 5, 6)} in ({1}, {2})
-    assert {counts[key] for key in (B + 6, B + 7)} in ({1}, {2})
 
 
 @pytest.mark.parametrize("then", [[], [Filter(lambda key: True)]], ids=["plain", "filter"])

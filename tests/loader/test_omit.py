@@ -101,24 +101,6 @@ def test_a_state_of_before_goes_on_from_each_step(name):
             assert rest == [key for key in whole[len(done) :] if key not in GONE]
 
 
-@pytest.mark.long
-def test_a_state_of_before_goes_on_with_any_workers_and_shards():
-    """Two shards' states, at each step, on two workers, three shards and one; all shards have as many batches."""
-    runs = [list(_program("batches", None, (shard, 2))) for shard in range(2)]
-    for step in (0, 2, 5):
-        states = [_keys(_program("batches", None, (shard, 2)), steps=step)[1] for shard in range(2)]
-        read = [key for run in runs for batch in run[:step] for key in batch.tolist()]
-        expected = sorted([key for key in [*range(20)] * 2 if key not in GONE])
-        for key in read:
-            if key in expected:
-                expected.remove(key)
-        for shards, workers in ((1, 2), (2, 0), (3, 0)):
-            loaders = [_program("batches", GONE, (shard, shards), workers) for shard in range(shards)]
-            came = [_keys(loader, states)[0] for loader in loaders]
-            assert sorted(itertools.chain(*came)) == expected
-            assert max(map(len, came)) - min(map(len, came)) <= 1
-
-
 @pytest.mark.parametrize("source", [range(5), {"only": range(5)}], ids=["one source", "mix"])
 def test_shards_that_ended_unevenly_go_on_to_the_same_end_with_more_left_out(source):
     """Three records on two shards: the first one has read a row more, so that it stands beyond the end."""
@@ -320,31 +302,6 @@ def test_records_of_parts_of_a_mix_are_left_out(name):
     assert {part: (keys + PARTS[part]).tolist() for part, keys in records.items()} == _of_parts(some[3:6])
 
 
-@pytest.mark.parametrize("name", MIXES)
-@pytest.mark.one_in(5)
-def test_a_state_of_a_mix_goes_on_from_each_step(name):
-    """With more records of its parts left out, and with more again."""
-    operations = (headrace.FlatMap(lambda key: [key, key]), Filter(lambda key: key % 5 != 1), Batch(2))
-    first, second = {"a": [2]}, {"a": [2, 5, 6], "b": [0, 8]}
-    for batches, most in (((Batch(3),), 12), (operations, 8)):
-        plain = _of_parts(_keys(_mix(name, None, operations=batches), steps=60)[0])
-        went = 0
-        for step in range(most):
-            done, state = _keys(_mix(name, None, operations=batches), steps=step)
-            try:
-                more, after = _keys(_mix(name, first, operations=batches), state, 2)
-                rest, _ = _keys(_mix(name, second, operations=batches), after, 5)
-            except CheckpointError:  # a record that is left out now is being taken apart
-                continue
-            went += 1
-            left = {part: keys[len(_of_parts(done)[part]) :] for part, keys in plain.items()}
-            left = _left_of(left, first)
-            assert _is_beginning(_of_parts(more), left)
-            left = {part: keys[len(_of_parts(more)[part]) :] for part, keys in left.items()}
-            assert _is_beginning(_of_parts(rest), _left_of(left, second))
-        assert went == most if len(batches) == 1 else went >= 4
-
-
 def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
     """Two shards' states on three; each record of a mix that reads all parts once comes once, on workers too."""
     omit = {"a": [2, 5, 6], "b": [0, 8]}
@@ -361,19 +318,6 @@ def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
     for others in (None, {"a": [2, 5, 6]}, {**omit, "a": [2]}):
         with pytest.raises(CheckpointError, match=r"records of part.*but now"):
             _keys(_mix("for ever", others), state, 1)
-
-
-def test_other_weights_and_more_records_left_out_go_together():
-    """With strict=False, as other weights alone."""
-    _, state = _keys(_mix("for ever", {"a": [1]}), steps=3)
-    before, _ = _keys(_mix("for ever", {"a": [1]}), steps=20)
-    with iter(_mix("scheduled", {"a": [1, 5], "b": [3]})) as iterator:
-        iterator.set_state(state, strict=False)
-        keys = [key for batch in itertools.islice(iterator, 15) for key in batch.tolist()]
-    left = _left_of(_of_parts(before[9:]), {"a": [5], "b": [3]})
-    came = _of_parts(keys)
-    assert all(came[name][:9] == left[name][:9] for name in came)
-    assert len(came["b"]) > 20
 
 
 def test_what_is_left_out_of_a_mix_is_named_by_part():

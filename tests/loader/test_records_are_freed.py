@@ -224,7 +224,7 @@ def test_records_are_freed_without_the_garbage_collector(pipeline, reading):
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("closes", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_run_with_worker_processes_leaves_no_source(closes):
     """Also if tasks were under way at the end."""
     source = Tracked()

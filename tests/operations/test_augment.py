@@ -9,9 +9,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from sklearn.datasets import load_sample_images
 
-import headrace
 from headrace import (
-    Batch,
     CenterCrop,
     ColorJitter,
     CutMix,
@@ -301,35 +299,6 @@ def test_labels_may_be_shares_already():
     np.testing.assert_array_equal(Pad(1, fill=np.uint8(7)).map(PHOTO), Pad(1, fill=7).map(PHOTO))
     found = MixUp().random_map(CutMix(num_classes=3).random_map(BATCH, rng(1)), rng(2))
     np.testing.assert_allclose(found["label"].sum(axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("worker_count", [0, 2])
-def test_a_pipeline_augments_the_same_in_workers_and_after_a_resume(worker_count):
-    """Random numbers belong to the record, and for mixing to the batch."""
-    source = {"image": np.stack([np.roll(PHOTO, number, axis=1) for number in range(24)]), "label": np.arange(24) % 5}
-    operations = [
-        RandAugment(),
-        ColorJitter(0.4, 0.4, 0.4, 0.1),
-        GaussianBlur(5),
-        RandomErasing(),
-        CenterCrop(56),
-        Batch(4),
-        MixUp(num_classes=5),
-        CutMix(),
-        Normalize(0.5, 0.5),
-    ]
-    options = {"source": source, "transformations": operations, "seed": 5, "shuffle": True, "num_epochs": 1}
-    expected = list(headrace.load(**options))
-    iterator = iter(headrace.load(**options, worker_count=worker_count))
-    found = [next(iterator)]
-    again = iter(headrace.load(**options))
-    again.set_state(iterator.get_state())
-    found += list(again)
-    assert len(found) == len(expected) == 6
-    for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one["image"], other["image"])
-        np.testing.assert_array_equal(one["label"], other["label"])
-    assert found[0]["image"].dtype == np.float32
 
 
 @pytest.mark.parametrize(

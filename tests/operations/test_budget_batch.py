@@ -193,13 +193,6 @@ def test_a_far_step_is_as_near_as_the_first():
     assert batch["id"][batch["lengths"] > 0].tolist() == loader.records_at(10**9).tolist()
 
 
-HISTORIES = [
-    [(1, 3), (3, None)],
-    [(4, 1), (1, 1), (2, 1), (5, None)],
-    [(2, 5), (3, 1), (2, 4), (1, None)],
-]
-
-
 def run(history, ragged=False, num_epochs=2, **more):
     """What the shards of runs one after the other give; each goes on from the states of the one before."""
     found, states = [], None
@@ -215,51 +208,6 @@ def run(history, ragged=False, num_epochs=2, **more):
         states = [iterator.get_state() for iterator in iterators]
         found += [batch for each in rows for batch in each]
     return found, states
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("window", [None, pytest.param(7, marks=LONG)])
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("history", HISTORIES)
-def test_another_number_of_shards_goes_on_at_any_step(history, ragged, window):
-    """Each record once an epoch, and shapes stay equal; wherever the shards of before stood."""
-    found, _ = run(history, ragged, window=window)
-    check_batches(found)
-    assert ids(found) == Counter([*range(60)] * 2)
-
-
-@tries(300)
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 6), st.lists(st.integers(0, 12), min_size=6, max_size=6)), min_size=1, max_size=6
-    ),
-    st.booleans(),
-    st.sampled_from([None, 1, 11, 30]),
-)
-def test_any_history_of_runs_gives_each_record_once(history, ragged, window):
-    """Random numbers of shards and steps, in the order alone; shapes stay equal, and the history is short."""
-    order = BudgetOrder(BudgetBatch(128, pad_to=3, window=window).windows(LENGTHS), 2, 1, {})
-    layers, found, position = (), [], 0
-    for shards, steps in [*history, (2, [1 << 20] * 6)]:
-        present = order.after(layers, ShardOptions(0, shards))
-        assert present.first_position == position
-        length = len(present) // shards
-        reached = [min(one, length) for one in (steps if ragged else steps[:1] * shards)][:shards]
-        for shard, stop in enumerate(reached):
-            positions = present.first_position + np.arange(stop) * shards + shard
-            keys = present.record_keys(positions)
-            shapes = present.plans.batch_keys(present.record_keys(positions // shards * 0 + positions - shard)).shape
-            np.testing.assert_array_equal(present.plans.batch_keys(keys).shape, shapes)
-            found += [
-                (epoch, place)
-                for key in keys.tolist()
-                for epoch, places, _ in [order.plans.places(key)]
-                for place in places
-            ]
-        layers = present.layers_after(reached)
-        position += sum(reached)
-        assert len(layers) <= len(history) + 2
-    assert Counter(found) == Counter(product(range(2), range(60)))
 
 
 def test_the_history_of_a_window_ends_with_it():
@@ -289,28 +237,6 @@ def test_a_damaged_history_is_refused(layers, endless):
     order = BudgetOrder(BudgetBatch(128, pad_to=3, window=25).windows(LENGTHS), None if endless else 2, 1, {})
     with suppress(CheckpointError):
         assert len(order.after(tuple(map(tuple, layers)), ShardOptions(0, 3))) >= 0
-
-
-@pytest.mark.parametrize("workers", [0, 2, 3])
-@pytest.mark.one_in(3)
-def test_workers_give_the_same_and_each_state_goes_on(workers):
-    """With random maps before and after, which draw by the place of a record or batch."""
-    before = [RandomMapTransform(lambda record, rng: {**record, "drawn": rng.integers(1000)})]
-    loader = batches_of(operations=before, num_epochs=2, worker_count=workers)
-    if workers:
-        plain = batches_of(operations=before, num_epochs=2)
-        np.testing.assert_equal(list(islice(loader, 12)), list(islice(plain, 12)))
-    expected = list(batches_of(operations=before, num_epochs=2))
-    first = {number: int(drawn) for batch in expected for number, drawn in zip(batch["id"].tolist(), batch["drawn"])}
-    assert len({*first.values()}) > 40
-    iterator = iter(batches_of(operations=before, num_epochs=2))
-    for step, batch in enumerate(expected):
-        if step % (9 if workers else 2) == 0:
-            again = iter(loader)
-            again.set_state(iterator.get_state())
-            np.testing.assert_equal(next(again), batch)
-            again.close()
-        next(iterator)
 
 
 def test_epochs_are_loops_of_their_own():
@@ -808,18 +734,6 @@ def test_each_epoch_of_drawn_records_has_its_own_draws(sampler, shards):
     streams = [drawn_batches(sampler, (shard, shards)) for shard in range(shards)]
     assert sum((ids(stream) for stream in streams), Counter()) == wanted
     assert len({len(stream) for stream in streams}) == 1
-
-
-def test_drawn_records_go_on_with_other_shards():
-    """Begun on two shards, ended on three: each draw comes once."""
-    sampler = WeightedSampler(LENGTHS, num_epochs=2, seed=1)
-    begun, states = Counter(), []
-    for shard in range(2):
-        iterator = iter(drawing_loader(sampler, (shard, 2)))
-        begun += ids(islice(iterator, 4))
-        states.append(iterator.get_state())
-    rest = sum((ids(drawn_batches(sampler, (shard, 3), states)) for shard in range(3)), Counter())
-    assert begun + rest == Counter(sampler.record_keys(np.arange(len(sampler))).tolist())
 
 
 def test_draws_without_an_end_cannot_be_planned():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optree
 import pytest
-from support.pipelines import chosen, plain
+from support.pipelines import plain
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
@@ -417,27 +417,6 @@ def test_a_batch_does_not_depend_on_the_batch_before_it():
         assert first[1:] == second
 
 
-@pytest.mark.long
-def test_what_is_widened_twice_does_not_depend_on_what_came_before():
-    """Ints, then a float, then an int that no float holds: wherever they stand, and whatever the batch before was."""
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        numbers = list(range(100))
-        for wide, place in zip((2.5, 3, 2**63), rng.permutation(100)):
-            numbers[place] = wide
-        alone = next(iter(load(numbers, batch_size=100, num_epochs=1)))
-        for before in (
-            list(range(100)),
-            [2**63] * 100,
-            [0.5] * 100,
-            ["x"] * 100,
-            [2**70] * 100,
-            [np.zeros(9000)] * 100,
-        ):
-            _, later = load(before + numbers, batch_size=100, num_epochs=1)
-            assert plain(later) == plain(alone)
-
-
 class _CannotBeRead:
     """A leaf of a kind that NumPy asks for an array, which fails."""
 
@@ -567,71 +546,6 @@ def test_a_map_that_raises_stop_iteration_does_not_shorten_a_batch():
     assert [len(next(batches)) for _ in range(2)] == [8, 8]
     with pytest.raises(RuntimeError, match="StopIteration"):
         next(batches)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("place", chosen(range(4), 0, 2))
-def test_a_batch_or_its_error_is_the_same_whatever_came_before(place):
-    """An element of any kind, anywhere in a later batch, does there what it does in a batch that comes first."""
-    import collections
-    import itertools
-
-    pair = collections.namedtuple("pair", "x y")
-    elements = [
-        np.ones(3, np.float32),
-        np.ones(3),
-        np.ones(3, ">f4"),
-        np.ones((3, 1), np.float32),
-        np.ones((1, 3), np.float32),
-        np.ones((2, 3), np.float32)[:, 0:1],
-        np.ones((3, 0), np.float32),
-        np.ones((1, 3), np.float32).view(np.matrix),
-        np.ma.array([1.0, 2.0, 3.0], dtype=np.float32),
-        np.float32(1),
-        np.array(1, np.float32),
-        1,
-        2**63,
-        2**70,
-        2.5,
-        True,
-        "abc",
-        (1.0, 2.0, 3.0),
-        (np.ones(3), 1),
-        [np.ones(3), 1],
-        pair(np.ones(3), 1),
-        (np.ones(3), (1, 2)),
-        (np.ones(3), None),
-        {"x": np.ones(3), "y": 1},
-        {"y": 1, "x": np.ones(3)},
-        {"x": np.ones(3), "y": 1, "z": 2},
-        {"x": {"y": np.ones(3)}},
-        collections.OrderedDict(x=np.ones(3), y=1),
-        {},
-        (),
-    ]
-    refused = [np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], dtype=np.float32), np.ma.masked, [1.0, 2.0, 3.0], None]
-
-    def outcome(records, batch):
-        """What a batch is, keys in order and all, or why there is none."""
-        batches = iter(load(records, batch_size=4, num_epochs=1))
-        try:
-            for _ in range(batch):
-                next(batches)
-            made = next(batches)
-        except BatchError as error:
-            return str(error), error.__notes__[0].partition("failed on record key")[2].split()[0]
-        return type(made), list(made) if isinstance(made, dict) else None, plain(made)
-
-    compared = 0
-    for usual, other in (*itertools.permutations(elements, 2), *itertools.product(elements, refused)):
-        last = [usual] * place + [other] + [usual] * (3 - place)
-        told, later = outcome(last, 0), outcome([usual] * 4 + last, 1)
-        if isinstance(told[0], str):
-            assert (later[0], int(later[1])) == (told[0], int(told[1]) + 4)
-        else:
-            assert later == told
-        compared += 1
-    assert compared > 250
 
 
 def test_values_are_never_cut_to_the_first_ones_dtype():

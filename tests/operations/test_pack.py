@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pipelines import chosen, plain, stream, tries
+from support.pipelines import chosen, plain, tries
 
 import headrace
 from headrace import (
@@ -433,34 +433,6 @@ PIPELINES = {
         Pack(70, window=3),
     ],
 }
-
-
-@pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.one_in(4)
-def test_resuming_at_any_row_of_a_window_goes_on_exactly(name):
-    """Over the ends of epochs, in rows and in batches of rows."""
-    one = _loader(_random(30), *PIPELINES[name], shuffle=True, num_epochs=2)
-    iterator = iter(one)
-    states, rows = [iterator.get_state()], []
-    for row in iterator:
-        rows.append(plain(row))
-        states.append(iterator.get_state())
-    for step, state in enumerate(states):
-        resumed = iter(one)
-        resumed.set_state(state)
-        assert stream(resumed) == rows[step:]
-        assert len(state) < 1000
-
-
-@pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.one_in(4)
-def test_workers_give_the_same_rows(name):
-    """0, 1, 2, 3 processes, and threads."""
-    documents = _random(60)
-    expected = stream(_loader(documents, *PIPELINES[name], shuffle=True))
-    for options in ({"worker_count": 1}, {"worker_count": 3}, {"worker_count": 2, "worker_kind": "thread"}):
-        with iter(_loader(documents, *PIPELINES[name], shuffle=True, **options)) as iterator:
-            assert stream(iterator) == expected
 
 
 @pytest.mark.one_in(2)

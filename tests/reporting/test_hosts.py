@@ -205,6 +205,7 @@ def test_hosts_are_served_exported_and_logged(watch, monkeypatch, caplog):
     assert "rocess 1 (node-1) is the slowest of 2" in caplog.messages[0]
 
 
+@pytest.mark.slow
 def test_a_page_names_the_slowest_host(watch, tmp_path):
     """With `hosts=`, the report has a section about them."""
     pytest.importorskip("matplotlib")

@@ -141,6 +141,7 @@ def test_the_steps_that_are_shown_wait_as_much_as_all_do():
     assert steps_shown(Timeline((Track("your loop", ()),), ())) is None
 
 
+@pytest.mark.slow
 def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     """Records of each part, and how much of the rows is filled."""
     parts = {"web": [{"tokens": np.ones(4, np.int32)}] * 6, "books": [{"tokens": np.ones(2, np.int32)}] * 6}
@@ -152,6 +153,7 @@ def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     assert re.search(r"segment_ids.*int32.*% filled", text)
 
 
+@pytest.mark.slow
 def test_a_mix_below_a_pack_is_told_by_its_parts_too():
     """`mix(…).pack(…)`: each document counts once, by the name of its part; leaves stand under their plain names."""
     parts = {
@@ -166,6 +168,7 @@ def test_a_mix_below_a_pack_is_told_by_its_parts_too():
     assert re.findall(r"<tr><td>(.*?)</td>", text) == ["tokens", "tokens_positions", "tokens_segment_ids"]
 
 
+@pytest.mark.slow
 def test_leaves_of_any_tree_have_plain_names():
     """Keys, places and fields, with dots between them; a batch that is one array is called so."""
 
@@ -252,28 +255,6 @@ def test_a_browser_shows_the_page(tmp_path):
         colours = image.getcolors(1 << 24)
         assert len(colours) > 100
         assert max(colours)[1] == ((0x16, 0x18, 0x1B) if dark else (255, 255, 255))
-
-
-@pytest.mark.long
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-def test_a_narrow_window_shows_the_page_without_moving_it_aside(tmp_path):
-    """At 390 pixels the text is as wide as the window; pictures and tables keep their size, and move within it."""
-    text = _recorded(load(np.arange(200), transformations=[_slow], batch_size=2, num_epochs=1))
-    (tmp_path / "report.html").write_text(text)
-    (tmp_path / "frame.html").write_text(
-        '<iframe src="report.html" style="width: 390px; height: 900px; border: 0"></iframe>'
-        "<script>onload = () => { const page = document.querySelector('iframe').contentDocument;"
-        "document.title = page.documentElement.scrollWidth + ' ' + Math.round(page.querySelector('svg').clientWidth) }</script>"
-    )
-    own = [BROWSER, *ALONE, f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"]
-    done = subprocess.run(
-        [*own, "--dump-dom", (tmp_path / "frame.html").as_uri()],
-        text=True,
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
-    assert re.findall(r"<title>(.*?)</title>", done.stdout) == ["390 736"]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

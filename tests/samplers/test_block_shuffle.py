@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pipelines import tries
 
-from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, RangeDataSource, ShardOptions, load
+from headrace import BlockShuffle, IndexSampler, load
 
 SHUFFLES = st.builds(BlockShuffle, st.integers(1, 9), st.integers(2, 6), st.integers(1, 4))
 
@@ -73,34 +73,6 @@ def test_records_of_the_end_of_the_source_come_anywhere():
     places = np.array([sampler.position_of(16006, epoch) - epoch * 16007 for epoch in range(60)])
     assert 5000 < places.mean() < 11000
     assert places.std() > 3000
-
-
-@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_run_goes_on_as_with_any_other_shuffle(worker_count):
-    """From a state, and on another number of shards."""
-    sampler = IndexSampler(500, shuffle=BlockShuffle(10, 4, 2), seed=1, num_epochs=2)
-
-    def loader(shard=None):
-        shard = shard or ShardOptions(0, 1)
-        return DataLoader(
-            data_source=RangeDataSource(0, 500),
-            sampler=sampler,
-            operations=[Batch(10)],
-            shard_options=shard,
-            worker_count=worker_count,
-        )
-
-    expected = keys_of(sampler, 1000)
-    with iter(loader()) as iterator:
-        got = [next(iterator) for _ in range(30)]
-        state = iterator.get_state()
-    with iter(loader()) as iterator:
-        iterator.set_state(state)
-        got += list(iterator)
-    assert np.concatenate(got).tolist() == expected.tolist()
-    if worker_count == 0:
-        halves = [np.concatenate(list(loader(ShardOptions(shard, 2)))) for shard in range(2)]
-        assert np.stack(halves, 1).ravel().tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(

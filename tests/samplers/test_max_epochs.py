@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pipelines import tries
 
-import headrace
 from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions, WeightedSampler
 from headrace.errors import CheckpointError
 
@@ -102,31 +101,6 @@ def loader_of(sampler=None, **more):
     return DataLoader(data_source=sources, sampler=sampler, operations=[Batch(4, batch_fn=list)], **more)
 
 
-@pytest.mark.long
-def test_a_run_goes_on_from_every_step():
-    """With other numbers of workers, too."""
-    headrace.check_resume(loader_of(), steps=21, worker_counts=[0])
-    headrace.check_resume(loader_of(), steps=4, worker_counts=[0, 2])
-
-
-@pytest.mark.parametrize(("before", "after", "steps"), [(3, 2, [1, 2, 0]), (2, 3, [5, 5])])
-def test_other_shards_read_what_is_left(before, after, steps):
-    """Each record as often as its part has epochs."""
-    read, states = [], []
-    for shard, count in enumerate(steps):
-        batches = iter(loader_of(shard_options=ShardOptions(shard, before)))
-        for _ in range(count):
-            read += next(batches)
-        states.append(batches.get_state())
-    for shard in range(after):
-        batches = iter(loader_of(shard_options=ShardOptions(shard, after)))
-        batches.set_states(states)
-        read += [record for batch in batches for record in batch]
-    counts = Counter(read)
-    epochs = {"web": 1, "books": 2, "code": 3}
-    assert counts == {f"{name} {key}": epochs[name] for name, count in PARTS.items() for key in range(count)}
-
-
 def test_the_number_of_epochs_may_change_between_two_runs():
     """A part that has had more than it is now to have leaves at once; one that left before comes back for the rest."""
     first = iter(loader_of(books_and_others()))
@@ -170,8 +144,6 @@ def test_chains_have_it_too(stream, when_exhausted):
     assert Counter(books) == dict.fromkeys(("b0", "b1", "b2", "b4", "b5"), 2)
     assert books[:5] != books[5:]
     assert len(found) == (200 if when_exhausted == "repeat" else 50)
-    batches = mixed.batch(3, batch_fn=list)
-    headrace.check_resume(batches, steps=12, worker_counts=[0])
 
 
 def test_a_stream_goes_on_with_other_shards_after_a_part_has_left():

@@ -9,7 +9,7 @@ import pytest
 from support.damage import sealed
 
 import headrace
-from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
+from headrace import Batch, DataLoader, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
 from headrace.errors import CheckpointError, RecordKeyError
 from headrace.sources.facts import facts_of
 
@@ -117,36 +117,6 @@ def test_a_schedule_counts_steps_of_batches():
     assert [{part for part, _ in batch} for batch in take(iter(loader), 6)] == [{"a"}] * 3 + [{"b"}] * 3
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("operations", [(), (Batch(7, batch_fn=list),), (Filter(keep), Batch(5, batch_fn=list))])
-def test_the_stream_does_not_depend_on_workers(operations):
-    """Two processes and two threads deliver what the calling thread does."""
-    options = {"when_exhausted": "all", "shuffle": True, "seed": 1}
-    expected = list(mixed(operations=operations, **options))
-    assert list(mixed(operations=operations, workers=2, **options)) == expected
-    threads = DataLoader(
-        data_source=parts_of(SIZES),
-        sampler=MixSampler(SIZES, WEIGHTS, **options),
-        operations=operations,
-        worker_count=2,
-        worker_kind="thread",
-    )
-    assert list(threads) == expected
-
-
-@pytest.mark.parametrize("operations", [(), (Batch(7, batch_fn=list),), (Filter(keep), Batch(5, batch_fn=list))])
-def test_a_mix_resumes_at_every_step(operations):
-    """From the state of any step the same elements follow."""
-    loader = mixed({"a": 20, "b": 9}, {"a": 2, "b": 1}, operations, when_exhausted="all", shuffle=True, seed=1)
-    expected = list(loader)
-    iterator = iter(loader)
-    for step in range(len(expected) + 1):
-        other = iter(loader)
-        other.set_state(iterator.get_state())
-        assert list(other) == expected[step:]
-        next(iterator, None)
-
-
 def test_the_order_of_the_dict_does_not_matter():
     """Parts are known by their names: the same mix in another order is the same stream, and takes its states."""
     one, other = iter(mixed()), iter(mixed(dict(reversed(SIZES.items()))))
@@ -172,18 +142,6 @@ def shards(count, states=(), strict=True, **options):
 def states_of(iterators):
     """The states of all shards."""
     return [iterator.get_state() for iterator in iterators]
-
-
-def test_a_mix_goes_on_on_other_numbers_of_shards():
-    """Over 3, 2 and 4 shards that stop at unequal steps, every record comes exactly once."""
-    options = {"when_exhausted": "all", "shuffle": True, "seed": 5}
-    first = shards(3, **options)
-    seen = run(first, [7, 4, 9])
-    second = shards(2, states_of(first), **options)
-    seen += run(second, [11, 3])
-    third = shards(4, states_of(second), **options)
-    seen += [record for iterator in third for record in iterator]
-    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
 
 
 def test_strict_says_what_was_changed():
@@ -242,18 +200,6 @@ def test_parts_come_and_go():
         assert keys_of(seen, name) == list(range(50))
 
 
-def test_a_change_while_shards_stand_at_unequal_steps():
-    """What the slower shards have not delivered comes as it would have; all others by the new weights, each once."""
-    first = shards(3, when_exhausted="all")
-    seen = run(first, [9, 2, 5])
-    weights = {"web": 1, "books": 1, "code": 5}
-    second = shards(2, states_of(first), strict=False, weights=weights, when_exhausted="all")
-    seen += run(second, [4, 10])
-    third = shards(3, states_of(second), weights=weights, when_exhausted="all")
-    seen += [record for iterator in third for record in iterator]
-    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
-
-
 def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
     """Where a slower shard is to deliver records of a part that is gone, the error says to keep it."""
     first = shards(2, when_exhausted="all")
@@ -264,29 +210,6 @@ def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
     kept = {"sizes": SIZES, "weights": {**weights, "code": 0}}
     (second,) = shards(1, states_of(first), strict=False, **kept, when_exhausted="all")
     assert len(keys_of(second, "code")) > 0
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.one_in(4)
-def test_random_histories_deliver_every_record_once(seed):
-    """Weights and numbers of shards change again and again, at unequal steps: each record of each part comes once."""
-    generator = np.random.default_rng(seed)
-    seen, states = [], ()
-    for _ in range(5):
-        weights = dict(zip(SIZES, generator.dirichlet([1, 1, 1])))
-        iterators = shards(
-            int(generator.integers(1, 4)),
-            states,
-            strict=False,
-            weights=weights,
-            when_exhausted="all",
-            shuffle=True,
-            seed=2,
-        )
-        seen += run(iterators, generator.integers(0, 9, len(iterators)))
-        states = states_of(iterators)
-    seen += [record for iterator in iterators for record in iterator]
-    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
 
 
 def test_records_are_told_by_part():

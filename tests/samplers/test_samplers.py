@@ -282,7 +282,7 @@ class Unsized:
         return RecordMetadata(index=index, record_key=index * 3 % 7)
 
 
-@pytest.mark.parametrize("stop", [0, 1, 6, 1000])
+@pytest.mark.parametrize("stop", [0, 6])
 def test_the_end_of_a_sampler_without_len_is_found(stop):
     """By IndexError, as Grain finds it, with as many elements."""
     theirs = grain.DataLoader(

@@ -187,31 +187,6 @@ def loader_of(name, operations="batch", **more):
     )
 
 
-@pytest.mark.one_in(20)
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("operations", OPERATIONS)
-def test_a_run_goes_on_at_every_step(name, operations):
-    """From its state, in the same process."""
-    whole, states = [], []
-    batches = iter(loader_of(name, operations))
-    states.append(batches.get_state())
-    for batch in batches:
-        whole.append(repr(batch))
-        states.append(batches.get_state())
-    for step, state in enumerate(states):
-        again = iter(loader_of(name, operations))
-        again.set_state(state)
-        assert list(map(repr, again)) == whole[step:]
-
-
-@pytest.mark.slow
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_run_goes_on_with_workers(name):
-    """They share the tables, and give what the calling thread gives."""
-    headrace.check_resume(loader_of(name, "filter, batch"), steps=6, worker_counts=[0, 2])
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 5)])
 @pytest.mark.one_in(4)
@@ -320,38 +295,6 @@ def test_changed_weights_hold_from_the_position_of_the_state(operations, step):
     again = iter(loader(other))
     again.set_state(batches.get_state())
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
-
-
-def test_shards_go_on_with_changed_weights():
-    """With as many, and with others; each position that is left is drawn once by the new weights. Equal steps are needed.
-
-    Where a shard has read less, its positions are to be drawn by the former weights, which a state does not keep.
-    """
-
-    def run(weights, shard):
-        sampler = WeightedSampler(weights, num_epochs=2, seed=1)
-        return iter(DataLoader(data_source=range(40), sampler=sampler, operations=[Batch(3)], shard_options=shard))
-
-    def states_at(*steps):
-        states = []
-        for shard, count in enumerate(steps):
-            batches = run(np.ones(40), ShardOptions(shard, 3))
-            for _ in range(count):
-                next(batches)
-            states.append(batches.get_state())
-        return states
-
-    new = np.arange(40) % 2
-    for shard, shards in ((0, 3), (2, 3), (0, 2)):
-        with pytest.raises(CheckpointError, match=r"shard 0 of 3 .* before position 27.* at the same step"):
-            run(new, ShardOptions(shard, shards)).set_states(states_at(1, 2, 3), strict=False)
-    left, states = [], states_at(2, 2, 2)
-    for shard in range(2):
-        batches = run(new, ShardOptions(shard, 2))
-        batches.set_states(states, strict=False)
-        left += [record for batch in batches for record in batch.tolist()]
-    keys = keys_of(WeightedSampler(new, num_epochs=2, seed=1), 80)
-    assert Counter(left) == Counter(keys[18:].tolist())
 
 
 def test_weights_are_not_changed_inside_a_window():

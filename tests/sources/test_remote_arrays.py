@@ -12,7 +12,7 @@ from support.plain_http import plain_server
 from support.remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from support.source_conformance import SourceConformance, assert_same
 
-from headrace import Batch, BlockShuffle, DataLoader, HDF5Source, IndexSampler, NpzSource
+from headrace import HDF5Source, NpzSource
 from headrace.errors import SourceError, SourceNotFoundError
 
 COUNT = 97
@@ -119,25 +119,6 @@ def test_rows_are_those_of_local_files_under_faults(upstream, store, to_store, n
     assert_same(pickle.loads(pickle.dumps(remote))[int(keys[4])], expected[4])
 
 
-@pytest.mark.parametrize("name", ["chunks.h5", "stored.npz"])
-def test_a_run_on_workers_resumes_in_the_middle(upstream, store, to_store, name):
-    """Two processes read a shuffle; the batches after a state are those of a local file."""
-
-    def loader(source):
-        sampler = IndexSampler(COUNT, shuffle=BlockShuffle(10, 2), seed=3, num_epochs=2)
-        return DataLoader(data_source=source, sampler=sampler, operations=[Batch(8, batch_fn=str)], worker_count=2)
-
-    remote = KINDS[name][0](f"s3://{BUCKET}/{name}", storage_options=to_store)
-    with iter(loader(KINDS[name][0](upstream[1] / name))) as batches:
-        expected = list(batches)
-    with iter(loader(remote)) as batches:
-        first = [next(batches) for _ in range(9)]
-        state = batches.get_state()
-    with iter(loader(remote)) as batches:
-        batches.set_state(state)
-        assert first + list(batches) == expected
-
-
 @pytest.mark.parametrize("name", ["large.h5", "chunks_of_one.h5", "large.npz"])
 @pytest.mark.parametrize("cache_bytes", [0, 2**26])
 def test_the_rows_of_a_batch_are_fetched_by_few_requests(upstream, store, to_store, tmp_path, name, cache_bytes):
@@ -174,16 +155,6 @@ def test_chunks_are_fetched_one_by_one_if_they_are_too_many_to_list(
     assert store.reads - before == requests
 
 
-def test_a_compressed_array_is_fetched_once_for_all_processes(upstream, store, to_store):
-    """A copy of the source reads it from the cache on disk."""
-    source = NpzSource(f"s3://{BUCKET}/packed.npz", storage_options=to_store)
-    source[3]
-    before = store.reads
-    assert before <= 2
-    assert_same(pickle.loads(pickle.dumps(source))[96], source[96])
-    assert store.reads == before
-
-
 @pytest.mark.parametrize("kind", [HDF5Source, NpzSource])
 def test_a_file_that_is_missing_or_no_such_file_is_named(upstream, store, to_store, kind):
     """By its URL, without what gives access."""
@@ -208,18 +179,6 @@ def test_a_file_that_is_replaced_is_an_error(upstream, store, to_store, name):
     for each in (source, pickle.loads(pickle.dumps(source))):
         with pytest.raises(SourceError, match=rf"replaced_{name}: the file changed after the source was made"):
             each.__getitems__([1, 50])
-
-
-@pytest.mark.parametrize("name", ["chunks.h5", "stored.npz"])
-def test_a_server_that_sends_whole_files_is_read(upstream, tmp_path, name):
-    """The file is fetched once, whole."""
-    with plain_server() as server:
-        server.files[name] = (upstream[1] / name).read_bytes()
-        source = KINDS[name][0](f"{server.url}/{name}", storage_options={"cache_dir": str(tmp_path), "tries": 1})
-        keys = np.random.default_rng(0).permutation(COUNT)
-        assert_same(source.__getitems__(keys), KINDS[name][0](upstream[1] / name).__getitems__(keys))
-        assert server.whole == 1
-        source.close()
 
 
 OUTSIDE = {

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from support import write_litdata, write_mds
 from support.memory_store import uploaded
-from support.plain_http import plain_server
 from support.remote_store import BUCKET, moto_server, options, proxy_to, put
 from support.source_conformance import SourceConformance, assert_same
 
-from headrace import Batch, DataLoader, IndexSampler, LitDataSource, MdsSource
+from headrace import LitDataSource, MdsSource
 from headrace.errors import SourceError, SourceNotFoundError
-from headrace.sources.facts import facts_of
 
 KINDS = {"mds": (MdsSource, write_mds, "none"), "litdata": (LitDataSource, write_litdata, "mixed")}
 
@@ -170,22 +168,6 @@ def test_offsets_that_exceed_the_cache_in_memory_are_dropped(upstream, store, to
     assert len(source._stored._blocks) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "folder"), [("mds", write_mds.FOLDER / "zstd"), ("litdata", write_litdata.FOLDER / "mixed_chunk")]
-)
-def test_a_compressed_shard_is_fetched_once_for_all_processes(upstream, store, to_store, kind, folder):
-    """Another source, as another process makes it, reads it from the cache on disk."""
-    _put_all(upstream, folder, kind)
-    source = KINDS[kind][0](f"s3://{BUCKET}/{kind}", storage_options=to_store)
-    other, before = pickle.loads(pickle.dumps(source)), store.reads
-    keys = np.random.default_rng(0).permutation(len(source))
-    records = source.__getitems__(keys)
-    assert store.reads - before == len(source._shards)
-    assert_same(list(other.__getitems__(keys)), list(records))
-    assert_same(list(records), list(KINDS[kind][0](folder).__getitems__(keys)))
-    assert store.reads - before == len(source._shards)
-
-
 def test_a_shard_is_also_found_as_the_file_that_is_not_compressed(upstream, store, to_store):
     """As on this machine, if the compressed file is missing."""
     folder = write_mds.FOLDER / "gz"
@@ -196,28 +178,6 @@ def test_a_shard_is_also_found_as_the_file_that_is_not_compressed(upstream, stor
     source = MdsSource(f"s3://{BUCKET}/unpacked", storage_options=to_store)
     assert_same(source[20], write_mds.row(20))
     assert source.fingerprint == MdsSource(write_mds.FOLDER / "none").fingerprint
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_on_workers_resumes_in_the_middle(upstream, store, to_store, kind):
-    """Two processes read a shuffle; the batches after a state are those of local shards."""
-    make, written, name = KINDS[kind]
-    _put_all(upstream, written.FOLDER / name, kind)
-    remote = make(f"s3://{BUCKET}/{kind}", storage_options=to_store)
-    local = make(written.FOLDER / name)
-
-    def loader(source):
-        sampler = IndexSampler(len(source), shuffle=True, seed=3, num_epochs=2)
-        return DataLoader(data_source=source, sampler=sampler, operations=[Batch(5, batch_fn=str)], worker_count=2)
-
-    with iter(loader(local)) as batches:
-        expected = list(batches)
-    with iter(loader(remote)) as batches:
-        first = [next(batches) for _ in range(4)]
-        state = batches.get_state()
-    with iter(loader(remote)) as batches:
-        batches.set_state(state)
-        assert first + list(batches) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -275,21 +235,3 @@ def test_an_index_that_leads_out_of_its_folder_is_refused(tmp_path):
     index.write_text(index.read_text().replace("shard.00001", "../shard.00001"))
     with pytest.raises(SourceError, match=r"it names the file '\.\./shard\.00001\.mds', which is not in its folder"):
         MdsSource(uploaded(tmp_path / "mds"), storage_options={"cache_dir": str(tmp_path)})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_sends_whole_files_is_read(upstream, tmp_path, kind):
-    """Each file is fetched once, whole. Messages about it hide what gives access."""
-    make, written, name = KINDS[kind]
-    cache = {"cache_dir": str(tmp_path), "tries": 1}
-    with plain_server() as server:
-        for path in (written.FOLDER / name).iterdir():
-            server.files[f"train/{path.name}"] = path.read_bytes()
-        source, local = make(f"{server.url}/train", storage_options=cache), make(written.FOLDER / name)
-        facts_of(source).announce(np.arange(3))
-        keys = np.random.default_rng(0).permutation(len(source))
-        assert_same(list(source.__getitems__(keys)), list(local.__getitems__(keys)))
-        assert server.whole <= len(server.files)
-        with pytest.raises(SourceNotFoundError, match=r"/other/index\.json") as caught:
-            make(f"{server.url}/other?X-Amz-Signature=secret", storage_options=cache)
-        assert "secret" not in str(caught.value)

@@ -209,24 +209,6 @@ def test_what_is_announced_is_not_asked_for_again(upstream, store, to_store, kin
     assert len(store.asked) == asked
 
 
-@pytest.mark.parametrize(
-    "kind", ["tfrecord", *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind != "tfrecord")]
-)
-def test_workers_read_what_local_files_give(upstream, store, to_store, kind):
-    """Two processes, a shuffle of blocks, 5 % errors and answers that are cut off: the batches are the same."""
-    store.faults = Faults(error=20, truncate=15)
-    make = KINDS[kind][1]
-    streams = []
-    for source in (make(f"s3://{BUCKET}/{kind}", storage_options=to_store), make(str(upstream[1] / kind))):
-        sampler = IndexSampler(len(source), shuffle=BlockShuffle(4, 4), seed=1, num_epochs=2)
-        operations = [Batch(8, batch_fn=str)]
-        with iter(DataLoader(data_source=source, sampler=sampler, operations=operations, worker_count=2)) as batches:
-            streams.append(list(batches))
-        if hasattr(source, "close"):
-            source.close()
-    assert streams[0] == streams[1]
-
-
 def test_a_file_in_a_store_that_is_no_such_file_is_an_error(upstream, store, to_store):
     """As of a local one: it names the URL."""
     put(upstream[0], "bad/x.bin", b"not a file of records" * 10000)

@@ -9,10 +9,9 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.source_conformance import SourceConformance, assert_same
+from support.source_conformance import SourceConformance
 from support.write_lerobot import FOLDER, FPS, LENGTHS, frame, picture
 
-import headrace
 from headrace import DecodeImage, DecodeVideo, LeRobotSource
 from headrace.errors import SourceError, SourceNotFoundError, VideoError
 
@@ -110,30 +109,6 @@ def test_windows_have_the_frames_at_their_times_inside_of_the_episode(name, pad)
                 values = np.array(stacked, record[field].dtype)
                 assert (record[field] == values.reshape(record[field].shape)).all()
                 assert len(record[field]) == len(times)
-
-
-def test_a_training_loop_is_the_same_with_workers_and_on_other_shards():
-    """Shuffled, decoded and batched: two workers give the same bits; two shards have each frame once."""
-    source = LeRobotSource(FOLDER / "several_files", delta_timestamps={"action": [0, 0.1], "top": [-0.1, 0]})
-    operations = [DecodeVideo(key="top", size=16), DecodeImage(key="wrist")]
-
-    def loader(**options):
-        return headrace.load(
-            source, shuffle=True, seed=1, num_epochs=1, transformations=operations, batch_size=4, **options
-        )
-
-    expected = list(loader())
-    with iter(loader(worker_count=2)) as iterator:
-        for batch, other in zip(iterator, expected, strict=True):
-            assert_same(batch, other)
-    assert expected[0]["top"].shape == (4, 2, 16, 16, 3)
-    seen = [
-        index
-        for shard in range(2)
-        for batch in loader(shard_options=headrace.ShardOptions(shard, 2))
-        for index in batch["index"].tolist()
-    ]
-    assert sorted(seen) == list(range(COUNT))
 
 
 def test_only_the_files_of_the_chosen_episodes_are_needed(tmp_path):

@@ -207,19 +207,6 @@ def test_a_source_holds_no_descriptor_and_gives_its_memory_back(tmp_path):
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
-def test_workers_give_the_same_batches(tmp_path):
-    """A loader over documents gives the same stream with and without workers."""
-    write(tmp_path / "x.npy", map(document, range(40)))
-    streams = []
-    for workers in (0, 2):
-        batch = headrace.Batch(8, batch_fn=headrace.pad_batch(length={"tokens": 8}))
-        sampler = headrace.IndexSampler(40, shuffle=True, seed=1, num_epochs=2)
-        source = TokenSource(tmp_path / "x.npy")
-        loader = headrace.DataLoader(data_source=source, sampler=sampler, operations=[batch], worker_count=workers)
-        streams.append([batch["tokens"].tobytes() for batch in loader])
-    assert streams[0] == streams[1]
-
-
 # ---- Documents that a token ends, or begins
 
 

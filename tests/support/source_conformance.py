@@ -30,25 +30,19 @@ class SourceConformance(OfAnySource):
     own = True
     """It is one of ours; foreign ones check no keys and have no fingerprint of their own."""
 
-    def test_length_is_the_number_of_records(self, source):
-        """`len` gives the number of records, and the source is taken as it is."""
+    def test_lists_and_arrays_of_any_number_of_keys_are_read(self, source, expected):
+        """`__getitems__` takes a list of integers, and our own sources any integer array; no keys give no records."""
         assert len(source) == self.count
         assert as_source(source) is source
-
-    def test_many_takes_a_list_as_well_as_an_array(self, source, expected):
-        """`__getitems__` takes a list of integers, and our own sources any integer array."""
         if hasattr(source, "__getitems__"):
             given = [[3, 1], [np.int64(3), 1]] + ([(3, 1), np.array([3, 1], np.uint16)] if self.own else [])
             for keys in given:
                 assert_same(list(source.__getitems__(keys)), [expected[3], expected[1]])
-
-    def test_no_keys_give_no_records(self, source):
-        """An empty list of keys gives no records."""
         assert list(reader_of(source)(np.empty(0, np.int64))) == []
         assert list(source.__getitems__([])) == []
 
-    def test_a_key_outside_is_an_error_that_names_it(self, source):
-        """A negative or too large key is a `RecordKeyError` with the key, the length and the source."""
+    def test_what_is_no_key_is_an_error_that_names_it(self, source):
+        """A key outside is a `RecordKeyError` with key, length and source; what is no integer a `TypeError`."""
         if not self.own:
             pytest.skip("a foreign source")
         for key in (-1, self.count, 2**70, np.int64(-1), np.uint64(2**63)):
@@ -57,33 +51,22 @@ class SourceConformance(OfAnySource):
                 source[key]
             with pytest.raises(RecordKeyError, match=expected):
                 source.__getitems__([0, key])
-
-    def test_a_key_that_is_no_integer_is_an_error(self, source):
-        """Anything that is no integer is a `TypeError`."""
-        if not self.own:
-            pytest.skip("a foreign source")
         for key in (1.0, "1", None, True, [1], np.float64(1)):
             with pytest.raises(TypeError, match="record key"):
                 source[key]
             with pytest.raises((TypeError, ValueError)):
                 source.__getitems__([key, key])
 
-    def test_the_generations_of_a_source_that_does_not_grow(self, source):
-        """Sources on files have one generation, which is complete, unless they are made with `growing=`."""
+    def test_generation_and_fingerprint(self, source):
+        """A source that does not grow has one generation; its fingerprint is small JSON; facts do not keep it alive."""
         facts = facts_of(source)
         assert not facts.growing
         if facts.generations is not None:
             assert (facts.generations.generation, facts.generations.complete) == (0, True)
-
-    def test_the_fingerprint_is_small_json(self, source):
-        """A fingerprint is a small dict of plain JSON values, with no address in it."""
         text = json.dumps(fingerprint_of(source))
         assert json.loads(text) == fingerprint_of(source)
         assert len(text) <= 150
         assert "0x" not in text
-
-    def test_facts_keep_no_source_alive(self, source):
-        """A source that nobody uses any more is freed, whatever was asked of it."""
         if self.own:
             dies = weakref.ref(source := copy.copy(source))
             facts_of(source)

@@ -45,21 +45,6 @@ def test_a_checkpoint_from_before_can_be_resumed_without_some_steps(name, ranges
     assert before + stream(again) == expected
 
 
-def test_workers_leave_out_the_same_steps():
-    """With processes, and nothing is read of what an aligned pipeline leaves out."""
-
-    def checked(x):
-        assert not 20 <= x < 40
-        return x
-
-    whole = headrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1).skip([(5, 10)])
-    assert len(whole) == 20
-    expected = stream(whole)
-    assert len(expected) == 20
-    processes = headrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1, worker_count=2)
-    assert stream(processes.skip([(5, 7), (7, 10)])) == expected
-
-
 @tries(150)
 @given(
     counts=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)),

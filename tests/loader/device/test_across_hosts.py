@@ -127,6 +127,7 @@ for policy in ("drop", "pad", "repeat"):
 
 
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
+@pytest.mark.slow
 def test_states_of_uneven_hosts_are_exact(by, tmp_path):
     """From each step the same batches follow; on one host, each record that no host delivered follows once."""
     said = together(STATES, folder_for(by, tmp_path), by=by)
@@ -167,6 +168,7 @@ with iter(chain.across_hosts("pad", folder=folder)) as iterator:
 
 
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
+@pytest.mark.slow
 def test_epochs_and_chains_have_the_same_number_of_batches_on_all_hosts(by, tmp_path):
     """Steps are counted alike on all hosts, over all epochs, and each state resumes in its epoch."""
     said = together(EPOCHS, folder_for(by, tmp_path), by=by)
@@ -241,7 +243,7 @@ for kind in (loader("some"), steady):
 """
 
 
-@pytest.mark.parametrize("step", [1, 6])
+@pytest.mark.parametrize("step", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
     """After the same step, with states saved, also if that host has no records left, or all batches are certain."""
     said = together(PREEMPTED, tmp_path / "meeting", step, by="folder")

@@ -35,16 +35,13 @@ def images(**more):
 
 def until(holds):
     """Waits until something holds, at most some seconds; whether it does."""
-    end = time.monotonic() + PATIENCE
+    end, tries = time.monotonic() + PATIENCE, 0
     while not holds() and time.monotonic() < end:
-        gc.collect()
+        tries += 1
+        if tries % 20 == 0:  # it takes longer than all else
+            gc.collect()
         time.sleep(0.005)
     return holds()
-
-
-def on_host(batch):
-    """A batch as NumPy arrays."""
-    return jax.tree.map(np.asarray, batch)
 
 
 NUMERIC = [
@@ -64,13 +61,6 @@ def test_a_feeder_gives_the_stream_of_the_host_iterator(name):
             for one, other in zip(*map(jax.tree.leaves, (element, expected)), strict=True):
                 assert isinstance(one, jax.Array)
                 assert plain(np.asarray(one)) == plain(np.asarray(jax.numpy.asarray(other)))
-
-
-@pytest.mark.parametrize("workers", [{"worker_count": 2}, {"worker_count": 2, "worker_kind": "thread"}])
-def test_workers_change_nothing(workers):
-    """With worker processes and threads the same batches come."""
-    with iter(loader("map, batch, map", **workers).to_device(CPU)) as feeder:
-        assert [np.asarray(x).tolist() for x in feeder] == [np.float32(x).tolist() for x in loader("map, batch, map")]
 
 
 def test_nodes_of_a_tree_are_kept():
@@ -603,35 +593,6 @@ def test_a_source_that_does_not_return_does_not_hold_up_what_is_there():
     threading.Timer(0.2, go_on.set).start()
     feeder.close()
     assert until(lambda: threading.active_count() == 1 or go_on.is_set())
-
-
-@pytest.mark.long
-def test_two_hundred_starts_and_stops_under_load():
-    """Feeders that are closed, dropped or run to their end at every moment, beside running steps, never get stuck."""
-    step = jax.jit(lambda x: (x @ x.T).sum())
-    stop = threading.Event()
-
-    def load():
-        x = jax.numpy.ones((200, 200))
-        while not stop.is_set():
-            step(x).block_until_ready()
-
-    threads = [threading.Thread(target=load) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(200):
-            feeder = iter(images().to_device(CPU, host_buffer=1 + number % 3, device_buffer=1 + number % 2))
-            feeder.start_prefetch()
-            for _, batch in zip(range(number % 10), feeder):
-                step(batch["image"])
-            if number % 3 == 0:
-                feeder.close()
-            del feeder
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 EXITS = {

@@ -64,6 +64,7 @@ def assembled(parts_of_all, shape):
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "devices"), chosen([(2, 4), (4, 2)], (2, 4)))
 def test_global_batches_are_those_of_one_process(count, devices):
     """All processes' shards together are the unsharded loader's batches; a sum over the devices is the same to the bit."""
@@ -225,21 +226,6 @@ def test_an_interrupt_in_next_does_not_leave_hosts_a_batch_apart():
     assert said == [[["interrupted"], *rest, ["interrupted"], [[], ""]], [*rest, [[], ""]]]
 
 
-@pytest.mark.long
-def test_page_locked_memory_is_for_one_process():
-    """With devices of several it is refused before anything is read."""
-    said = together(
-        """
-        try:
-            iter(headrace.load(range(4), batch_size=2).to_device(data, pinned_host=True))
-        except ValueError as error:
-            say(str(error))
-        """,
-        2,
-    )
-    assert all("only with devices of a single process" in lines[0][0] for lines in said)
-
-
 UNEVEN = """
 # process 0 has 5 batches of 4, process 1 has 3 and one of 2 rows, process 2 (if there is one) has none at all
 own = [range(20), range(100, 114), range(0), range(300, 316)][index]
@@ -265,6 +251,7 @@ for policy in ("drop", "error", "pad"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", chosen(["aligned", "ragged"], "ragged"))
 @pytest.mark.parametrize("count", chosen([2, 4], 2))
 def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
@@ -324,43 +311,6 @@ def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
 
 
 @pytest.mark.long
-def test_whole_batches_that_are_certain_are_agreed_on_once():
-    """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
-    said = together(
-        """
-        from headrace.loader.device.hosts.store import KeyValueStore
-        failures = []
-        def check(x):
-            if index == 1 and x == 44 and not failures:
-                failures.append(x)
-                raise OSError("the disk is gone")
-            return x
-        loader = headrace.load(range(100), transformations=[check], batch_size=4)
-        with iter(loader.to_device(data)) as feeder:
-            seen = []
-            while len(seen) < 40:
-                try:
-                    seen.append([np.asarray(shard.data).tolist() for shard in next(feeder).addressable_shards][0])
-                except OSError:
-                    pass
-            folder = feeder._agreements._last._folder
-            words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
-                     for word in KeyValueStore().there(f"{folder}{block}/{step}/")]
-            say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
-        wide = headrace.load(np.zeros((8, 3 + index)), batch_size=4)
-        say(*outcome(iter(wide.to_device(data))))
-        """,
-        2,
-    )
-    assert [lines[0] for lines in said] == [[[], True, ["0", "1"]], [[44], True, ["0", "1"]]]
-    for lines in said:
-        seen, error = lines[1]
-        assert seen == []
-        assert "different batches at batch 0" in error
-        assert "process 0: itself float64[rows, 3], process 1: itself float64[rows, 4]" in error
-
-
-@pytest.mark.long
 def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
     """Its hosts could be a batch apart: HostsError, until a state is set on all."""
     said = together(
@@ -381,37 +331,6 @@ def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
         assert "2 parts of this process of axis data" in first[1]
         assert "Restore the last checkpoint with set_state" in second[1]
         assert third == first
-
-
-@pytest.mark.long
-def test_states_of_hosts_that_were_filled_up_are_exact():
-    """A run that is filled up goes on from any step, with the same global batches and masks, in feeders of its own."""
-    said = together(
-        """
-        def numbers(start, stop):
-            return headrace.load(list(range(start, stop)), transformations=[headrace.Filter(lambda x: x % 7)], batch_size=4,
-                                 num_epochs=1)
-        loader = numbers(1, 40) if index == 0 else numbers(100, 110)
-        local = lambda array: [np.asarray(shard.data).tolist() for shard in array.addressable_shards]
-        with iter(loader.to_device(data, on_uneven="pad")) as feeder:
-            states, seen = [feeder.get_state()], []
-            for batch in feeder:
-                states.append(feeder.get_state())
-                seen.append([local(batch), local(feeder.mask)])
-        with iter(loader.to_device(data, on_uneven="pad")) as feeder:
-            for step, state in enumerate(states):
-                feeder.set_state(state)
-                rest = [[local(batch), local(feeder.mask)] for batch in feeder]
-                assert len(rest) == len(seen) - step
-                assert all(one == other for one, other in zip(rest, seen[step:])), (step, rest, seen[step:])
-        from headrace.loader.device.hosts.store import KeyValueStore
-        from jax.experimental import multihost_utils
-        multihost_utils.sync_global_devices("all feeders are closed")
-        say(len(seen), KeyValueStore().there("headrace/"))
-        """,
-        2,
-    )
-    assert said == [[[9, {}]]] * 2
 
 
 @pytest.mark.long

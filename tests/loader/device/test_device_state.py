@@ -48,24 +48,6 @@ def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
         assert feeder.get_state() == host.get_state()
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", KINDS)
-def test_resume_at_every_step_gives_the_rest_of_the_stream(name, worker_count):
-    """One feeder, set to the state of any step while its buffers are full of others, goes on right after it."""
-    with feeder_of(name, worker_count=worker_count) as feeder:
-        states, elements = [feeder.get_state()], []
-        for element in feeder:
-            elements.append(plain(np.asarray(element)))
-            states.append(feeder.get_state())
-        for step, state in list(enumerate(states))[::3]:
-            feeder.set_state(state)
-            assert feeder.get_state() == state
-            feeder.start_prefetch()
-            assert feeder.get_state() == state
-            assert stream(feeder) == elements[step:]
-
-
 def test_states_go_from_feeders_to_host_iterators_and_back():
     """They are the same bytes; so are the dicts."""
     feeder, host = feeder_of("filter, batch"), iter(loader("filter, batch"))
@@ -95,29 +77,6 @@ def test_a_state_of_another_pipeline_leaves_the_feeder_where_it_was():
         assert next(feeder).tolist() == expected[1] != theirs[0]
         feeder.set_state(iter(shuffled(30)).get_state(), strict=False)
         assert next(feeder).tolist() == expected[0]
-
-
-def test_feeders_go_on_after_another_number_of_shards():
-    """`set_states` on feeders: each record exactly once."""
-
-    def shard(index, count):
-        options = headrace.ShardOptions(index, count)
-        return iter(
-            headrace.load(range(50), batch_size=3, shuffle=True, seed=0, num_epochs=1, shard_options=options).to_device(
-                CPU
-            )
-        )
-
-    four = [shard(index, 4) for index in range(4)]
-    seen = [next(feeder) for number, feeder in enumerate(four) for _ in range(number)]
-    states = [feeder.get_state() for feeder in four]
-    for feeder in four:
-        feeder.close()
-    for index in range(3):
-        with shard(index, 3) as feeder:
-            feeder.set_states(states)
-            seen += list(feeder)
-    assert sorted(np.concatenate(seen)) == list(range(50))
 
 
 def test_an_iterator_of_another_library_keeps_its_state():

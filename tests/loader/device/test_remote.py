@@ -55,8 +55,8 @@ def test_states_resume_on_any_number_of_hosts(run):
             return headrace.load(whole, shuffle=True, seed=3, transformations=[thirds], batch_size=8, num_epochs=1,
                                  shard_options=shard)
         kept = [x for x in range(200) if x % 3]
-        for before, after in ((2, 2), (2, 4), (4, 1), (1, 8)):
-            for steps in (0, 1, 3):
+        for before, after in ((2, 2), (2, 4), (4, 1)):
+            for steps in (0, 3):
                 with iter(remote(make, before)) as batches:
                     seen = [x for _ in range(steps) for x in np.asarray(next(batches))[np.asarray(batches.mask)].tolist()]
                     state = batches.get_state()
@@ -66,30 +66,6 @@ def test_states_resume_on_any_number_of_hosts(run):
                     assert batches.step == steps
                     seen += [x for rows in real(batches) for x in rows]
                 assert sorted(seen) == kept, (before, after, steps)
-        """
-    )
-
-
-def test_mixes_and_packs_run_on_hosts(run):
-    """Killed in the middle and resumed, the packed rows of a mix are those of a run without a stop."""
-    run(
-        """
-        def documents(start):
-            return [{"tokens": np.full(1 + number % 7, start + number, np.int32)} for number in range(60)]
-        def make(shard):
-            parts = [headrace.MapDataset.source(documents(start)).shuffle(seed=start) for start in (100, 1000)]
-            mix = headrace.MapDataset.mix(parts, [0.5, 0.5], when_exhausted="all").to_iter_dataset(shard_options=shard)
-            return mix.pack(16, window=32).batch(4)
-        def rows(batches):
-            return [np.asarray(batch["tokens"])[np.asarray(batches.mask)].tolist() for batch in batches]
-        with iter(remote(make, 2)) as batches:
-            whole_run = rows(batches)
-        with iter(remote(make, 2)) as batches:
-            head = [np.asarray(next(batches)["tokens"])[np.asarray(batches.mask)].tolist() for _ in range(2)]
-            state = batches.get_state()
-        with iter(remote(make, 2)) as batches:
-            batches.set_state(state)
-            assert head + rows(batches) == whole_run
         """
     )
 
@@ -428,30 +404,6 @@ def test_a_state_of_another_loader_is_refused(run):
     ).splitlines()
     assert len(printed) == 2
     assert all("the state does not fit the loader of a host: " in line for line in printed)
-
-
-def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
-    """By `on_preemption`, as other iterators."""
-    run(
-        """
-        import os, signal
-        def make(shard):
-            return headrace.load(whole, shuffle=True, seed=1, batch_size=16 // shard.shard_count, num_epochs=1,
-                                 shard_options=shard)
-        saved, seen = [], []
-        with iter(remote(make, 4)) as iterator:
-            with headrace.on_preemption(iterator, lambda it: saved.append(it.get_state())) as batches:
-                for batch in batches:
-                    seen += np.asarray(batch)[np.asarray(iterator.mask)].tolist()
-                    if iterator.step == 3:
-                        os.kill(os.getpid(), signal.SIGTERM)
-            assert batches.preempted and iterator.step == 3
-        with iter(remote(make, 2)) as iterator:
-            iterator.set_state(saved[0])
-            seen += [x for rows in real(iterator) for x in rows]
-        assert sorted(seen) == list(range(200))
-        """
-    )
 
 
 def test_states_are_saved_in_files(run):

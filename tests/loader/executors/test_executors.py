@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from support.pipelines import PIPELINES, chosen, loader, stream
 
-from headrace import Batch, DataLoader, IndexSampler
+from headrace import DataLoader
 
 
 class _StartsThreads:
@@ -87,47 +87,3 @@ class TestEveryExecutor:
         with iter(_opened(executor, pipeline)) as iterator:
             iterator.set_state(state)
             assert head + stream(iterator) == whole
-
-    @pytest.mark.one_in(6)
-    @pytest.mark.slow
-    def test_raises_at_the_place_of_the_error_again_and_again(self, executor):
-        """What comes before the error is delivered; the state leads there again."""
-
-        def fails(x):
-            if x == 9:
-                raise LookupError("nine")
-            return x
-
-        more = EXECUTORS[executor]
-
-        def opened(operations):
-            return DataLoader(
-                data_source=_StartsThreads(20) if executor == "fresh interpreters" else range(20),
-                sampler=IndexSampler(20, num_epochs=1),
-                operations=operations,
-                **more,
-            )
-
-        got = []
-        with iter(opened([fails, Batch(4)])) as iterator:
-            with pytest.raises(LookupError, match="nine"):
-                for batch in iterator:
-                    got += batch.tolist()
-            assert got == list(range(8))
-            position = iterator.get_state()
-            iterator.set_state(position)
-            with pytest.raises(LookupError, match="nine"):
-                next(iterator)
-
-    @pytest.mark.one_in(6)
-    @pytest.mark.slow
-    def test_opens_and_closes_many_times(self, executor):
-        """Nothing is left of iterators that are dropped at any moment."""
-        before = threading.active_count()
-        one = _opened(executor, "map, batch, map")
-        for number in range(3):
-            iterator = iter(one)
-            for _ in zip(range(number), iterator):
-                pass
-            iterator.close()
-        assert threading.active_count() <= before

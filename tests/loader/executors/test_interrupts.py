@@ -326,25 +326,6 @@ def in_a_forked_child(program: str) -> str:
     ).stdout
 
 
-@pytest.mark.slow
-def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
-    """Not even what had arrived before the fork; the parent gets that."""
-    output = in_a_forked_child(
-        "import os, time, headrace\n"
-        "iterator = iter(headrace.load(range(64), num_epochs=1, worker_count=1))\n"
-        "first = next(iterator)\n"
-        "if os.fork() == 0:\n"
-        "    try:\n"
-        "        print(next(iterator), flush=True)\n"
-        "    except RuntimeError as error:\n"
-        "        print(error, flush=True)\n"
-        "    os._exit(0)\n"
-        "os.wait()\n"
-        "print([first, *iterator] == list(range(64)))\n"
-    )
-    assert output == "this iterator was made in another process. Make a new one in this process, iter(loader).\nTrue\n"
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", ["", ", worker_count=2, worker_kind='thread'"])
 def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):

@@ -70,6 +70,7 @@ class DiesAtHandOver:
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
+@pytest.mark.slow
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):
     """An answer that was sent counts, and one that was not is worked out again."""
     marker = tmp_path / "died"
@@ -85,6 +86,7 @@ def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first
     assert got == stream(opened(rows))
 
 
+@pytest.mark.slow
 def test_a_stopped_and_continued_worker_changes_nothing():
     """SIGSTOP without a timeout only holds the stream up."""
     expected = stream(loader("map, batch, map", records=200))
@@ -225,26 +227,6 @@ def test_many_iterators_leave_nothing(iterators):
         del iterator
     assert not _more_than(before)
     assert psutil.Process().memory_info().rss - resident < 4 << 20
-
-
-@pytest.mark.parametrize("epochs", chosen([4, 20], 4))
-def test_many_epochs_leave_nothing(epochs):
-    """Nor does memory grow after the first epochs."""
-    loader = headrace.load(np.zeros((256, 50_000), np.float32), batch_size=16, num_epochs=epochs, worker_count=2)
-    before, held, last = _footprint(), [], 16 * epochs - 1
-    with iter(loader) as iterator:
-        for step, _batch in enumerate(iterator):
-            del _batch
-            if step in (
-                20,
-                last // 2,
-                last - 10,
-            ):  # to measure takes long, and long steps need one batch more than short ones
-                held.append(_proportional_bytes(everything()))
-    assert step == last
-    batch = 16 * 50_000 * 4  # how many are in use at most depends on who waits for whom; a leak adds up
-    assert held[2] - held[1] < 8 * batch
-    assert not _more_than(before)
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
 """A run goes on with another number of shards, each record exactly once."""
 
-import itertools
 import json
 from collections import Counter
 from itertools import islice
-from random import Random
 
 import numpy as np
 import pytest
@@ -144,21 +142,6 @@ def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after)
         iterator.set_states(states)
     assert got + list(global_batches(second)) == expected
     assert len(json.loads(second[0].get_state())["history"]["shards"][0][1]) == 1
-
-
-def test_the_resumed_stream_does_not_depend_on_workers():
-    """Elastic resume gives the same bytes with worker processes."""
-    first = list(_shards("flat map, filter, batch", 3, 50))
-    for steps, iterator in enumerate(first):
-        for _ in range(2 * steps + 1):
-            next(iterator)
-    states = [iterator.get_state() for iterator in first]
-    streams = []
-    for workers in (0, 2):
-        (one,) = _shards("flat map, filter, batch", 1, 50, worker_count=workers)
-        one.set_states(states)
-        streams.append([_numbers(element) for element in one])
-    assert streams[0] == streams[1]
 
 
 @pytest.mark.one_in(2)
@@ -305,34 +288,6 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
     assert (expected - seen).total() < counts[-1]
 
 
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("name", TAKEN_APART)
-@pytest.mark.parametrize("worker_count", [0, 1])
-@pytest.mark.slow
-def test_shards_may_change_in_the_middle_of_a_batch_that_is_taken_apart(name, worker_count):
-    """At every pair of steps, and resumed at every step of what comes first: each record exactly once, and its key is known."""
-    for steps in itertools.product(range(6), repeat=2) if worker_count == 0 else [(2, 5)]:
-        pair = list(_shards(name, 2, 24, 1))
-        seen = [
-            number for iterator, count in zip(pair, steps) for e in islice(iterator, count) for number in _numbers(e)
-        ]
-        states = [iterator.get_state() for iterator in pair]
-        three = list(_shards(name, 3, 24, 1, worker_count))
-        for iterator in three:
-            iterator.set_states(states)
-        for number, iterator in enumerate(three):
-            for element in islice(iterator, 2):
-                seen += _numbers(element)
-                assert set(_numbers(element)) <= set(iterator.last_records().tolist())
-            (again,) = list(_shards(name, 3, 24, 1))[number : number + 1]
-            again.set_state(iterator.get_state())
-            assert again.get_state() == iterator.get_state()
-            seen += [number for element in again for number in _numbers(element)]
-            iterator.close()
-        kept = [n for n in range(24) if not ("filter" in name and n % 3 == 1) and not (name == "twice" and n % 5 == 0)]
-        assert sorted(seen) == kept
-
-
 def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
     """Behind a FlatMap too, alone or together with the number of shards."""
 
@@ -429,66 +384,6 @@ def test_a_change_of_a_flat_map_loses_rows_of_one_record_at_most():
     other = iter(headrace.load(range(6), transformations=[FlatMap(lambda x: [x])], num_epochs=1))
     other.set_state(one.get_state(), strict=False)
     assert list(other) == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.long
-def test_hundreds_of_shards_change_twice():
-    """The order is exact when many shards stood at steps of their own."""
-    random, counts = Random(1), (128, 90, 7)
-    seen, states = [], None
-    for count in counts:
-        iterators = [
-            iter(headrace.load(range(9_000), num_epochs=1, shard_options=ShardOptions(index, count)))
-            for index in range(count)
-        ]
-        for iterator in iterators:
-            if states is not None:
-                iterator.set_states(states)
-            seen += islice(iterator, random.randint(0, 30))
-        states = [iterator.get_state() for iterator in iterators]
-    for iterator in iterators:
-        seen += iterator
-    assert sorted(seen) == list(range(9_000))
-
-
-def test_ten_thousand_mutations_of_a_state_do_no_harm():
-    """Damaged bytes are refused with a CheckpointError or lead to some place of the stream; the iterator stays usable."""
-    random = Random(0)
-    shards = list(_shards("flat map, filter, batch", 3, 50))
-    for steps, iterator in enumerate(shards):
-        for _ in range(3 * steps + 1):
-            next(iterator)
-    (one,) = _shards("flat map, filter, batch", 1, 50)
-    one.set_states([iterator.get_state() for iterator in shards])
-    next(one)
-    good, refused = one.get_state(), 0
-    expected = next(one).tolist()
-    for _ in range(10_000):
-        data = bytearray(good)
-        for _ in range(random.randint(1, 4)):
-            at = random.randrange(len(data))
-            kind = random.randrange(4)
-            if kind == 0:
-                data[at] = random.randrange(256)
-            elif kind == 1:
-                data[at : at + random.randint(1, 20)] = b""
-            elif kind == 2:
-                data[at:at] = random.choice(
-                    [b"9", b"-", b"0", b"99999999999999999999", b"[", b"]", b'"', b"1e9", b"null,"]
-                )
-            else:
-                del data[at:]
-            if not data:
-                break
-        try:
-            one.set_state(bytes(data))
-        except CheckpointError:
-            refused += 1
-            continue
-        next(one, None)
-    assert refused > 8000
-    one.set_state(good)
-    assert next(one).tolist() == expected
 
 
 def test_with_several_batches_one_says_which():

@@ -104,25 +104,6 @@ def test_batches_stay_full_and_each_token_comes_once(name, first):
         assert tokens(seen) == TOKENS
 
 
-@pytest.mark.long
-def test_other_shards_in_the_middle_of_what_others_left_go_on_too():
-    """Three times: what is unfinished of each run is handed on."""
-    operations = PIPELINES["windows in windows"]
-    for seed in range(20):
-        generator = np.random.default_rng(seed)
-        seen, states = [], None
-        for count in (3, 2, 4, 1):
-            iterators = list(shards(operations, count))
-            for iterator in iterators:
-                if states:
-                    iterator.set_states(states)
-            for iterator in iterators:
-                seen += islice(iterator, int(generator.integers(0, 3)))
-            states = [iterator.get_state() for iterator in iterators]
-        seen += iterators[0]
-        assert tokens(seen) == TOKENS
-
-
 def test_nothing_is_read_to_take_up_windows_of_documents():
     """Where they end is known."""
     operations = PIPELINES["window of documents"]

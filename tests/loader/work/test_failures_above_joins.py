@@ -204,6 +204,7 @@ def test_one_row_of_a_pack_is_left_out_without_the_others():
     ids=["map", "window", "filter"],
 )
 @pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_only_a_record_that_ends_its_worker_is_left_out_above_a_join(above: Any):
     """Once it has ended three; from any state, too."""
     whole = list(above(mixed()))
