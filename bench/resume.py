@@ -48,7 +48,8 @@ def _loader(name: str, options: argparse.Namespace) -> None:
         found["missing"] = library.stateless or f"not installed: python3 bench/environments.py {name}"
         print(f"{name}: {found['missing']}", flush=True)
         return _keep(options, name, found)
-    had = kept(options.results).get(name, found)["cells"] if options.go_on else ()
+    before = kept(options.results).get(name, found)["cells"] if options.go_on else {}
+    had = {cell for cell, (word, _) in before.items() if word != "error"}
     cells = [f"{one.name}:{event.name}" for one in options.pipelines for event in options.events]
     for cell, verdict in play(library.adapter, python, [cell for cell in cells if cell not in had], found["versions"]):
         found["cells"][cell] = [verdict.word, verdict.detail]
@@ -89,7 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events", nargs="+", choices=events, default=events)
     parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
     parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to, as they come")
-    parser.add_argument("--go-on", action="store_true", help="leave out the cells that the file of --results has")
+    parser.add_argument("--go-on", action="store_true", help="leave out cells that --results has, except errors")
     options = parser.parse_args()
     if options.go_on and not options.results:
         parser.error("--go-on needs --results FILE")

@@ -52,7 +52,7 @@ class Pack(Operation):
         strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first. With 1,000
             documents of a mean length of a quarter row, 99 % of the tokens are not padding. "first_fit" puts each document,
             in their order, into the first row with enough space. "next_fit" puts each document into the row of the document
-            before it, or into a new row if there is too little space: documents keep their order, and 15 to 20 % of these
+            before it, or into a new row if there is too little space: documents keep their order, and 16 to 20 % of these
             tokens are padding. "concat_then_split" puts documents one after the other, and splits a document where a row is
             full: with one leaf, and without `bos` and `max_segments`, only the last row of a window is padded.
         window: number of elements that are packed together (default 1,000). A larger window needs less padding and more

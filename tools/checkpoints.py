@@ -17,6 +17,7 @@ from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
 from ..loader.plan.identity import differences
 from ..loader.state.files import process_of, unreadable
+from ..loader.state.kept import Kept
 from ..loader.state.schema import LoaderState
 from ..samplers.protocol import ENDLESS
 
@@ -74,7 +75,7 @@ class Checkpoint:
             "step": self.step,
             "epoch": _joined(map(_epoch, self.states)),
             "records_seen": _records_seen(self.states),
-            **{label.replace(" ", "_"): values for label, (_, values) in first.kept.told.items()},
+            **{label.replace(" ", "_"): values for label, (_, values) in _kept(self.states).told.items()},
             "states": [dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places],
             "missing": list(self.missing),
             **first.identity.labelled,
@@ -216,8 +217,13 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
         "records seen": seen,
         "shards": str(first.shard[1]),
         "order": f"what {', then '.join(earlier) or 'earlier runs'} left" if lineage.layers else "from the start",
-        **{label: words for label, (words, _) in first.kept.told.items()},
+        **{label: _joined(state.kept.told[label][0] for state in states) for label in first.kept.told},
     }
+
+
+def _kept(states: Sequence[LoaderState]) -> Kept:
+    """Return the values with which another number of shards resumes."""
+    return Kept.of_shards([state.kept for state in sorted(states, key=lambda state: -state.step)])
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:

@@ -26,13 +26,14 @@ EVENTS = {
     "data_grow": "its docs do not speak of data that change",
     "unequal_hosts": "its docs do not speak of equal numbers of batches where an epoch ends",
 }
+PACKING = "not played: its packing restores samples by their keys, which the plain dicts of this program do not have"
 
 # Resuming
 
 
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Other numbers of workers, hosts and batches, and data that change."""
-    return EVENTS.get(event.name, "")
+    return PACKING if pipeline.has("pack") else EVENTS.get(event.name, "")
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
@@ -53,7 +54,7 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
 
 
 class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
-    """The stages of a pipeline. Rows of packed tokens hold whole documents."""
+    """The stages of a pipeline."""
 
     def __init__(self, run: Any) -> None:
         super().__init__()
@@ -61,33 +62,18 @@ class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
 
     @energon.stateless(restore_seeds=True)
     def preencode_sample(self, sample: Any) -> Any:
-        """The element of a record, or tokens of a document."""
+        """The element of a record."""
         number = self.run.touch(int(sample.text)) + MAPPED * self.pipeline.has("map")
         if self.pipeline.has("filter") and number % 3 == 0:
             raise energon.SkipSample
         if self.pipeline.has("random_map"):
             number += DRAW * int(torch.randint(1000, ()))
-        return {"numbers": [number + 1] * (1 + number % 7) if self.pipeline.has("document") else [number]}
-
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
-        """Rows, each filled with the next documents that fit."""
-        rows: list[list[Any]] = [[]]
-        for sample in samples:
-            if sum(len(one["numbers"]) for one in [*rows[-1], sample]) > self.pipeline.number("pack"):
-                rows.append([])
-            rows[-1].append(sample)
-        return rows
-
-    @energon.stateless
-    def pack_selected_samples(self, samples: list[Any]) -> Any:
-        """The tokens of a row."""
-        return {"numbers": [number for sample in samples for number in sample["numbers"]]}
+        return {"numbers": [number]}
 
     @energon.stateless
     def batch(self, samples: list[Any]) -> Any:
         """The numbers of a batch."""
-        add = MAPPED * self.pipeline.has("map_batch")
-        return {"numbers": [number + add for sample in samples for number in sample["numbers"]]}
+        return {"numbers": [number for sample in samples for number in sample["numbers"]]}
 
 
 class FlatMap(Encoder):
@@ -123,8 +109,6 @@ def stream(run: Any) -> EpochStream:
     )
     encoder = (FlatMap if pipeline.has("flat_map") else Encoder)(run)
     options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": encoder}
-    if pipeline.has("pack"):
-        options["packing_buffer_size"] = 32
     if pipeline.has("shuffle") or pipeline.has("window") or len(pipeline.shards) > 1:
         path, buffer = ("mixed.yaml" if len(pipeline.shards) > 1 else "0"), pipeline.number("window", 16)
         options |= {"shuffle_buffer_size": buffer, "max_samples_per_sequence": 100, "repeat": False}

@@ -1,9 +1,11 @@
 """Compare `BudgetBatch` with Lhotse's `DynamicBucketingSampler`: the same lengths and budget, 8 padded lengths or buckets.
 
-    python3 -m uv run --group bench --with lhotse bench/speed.py budgets [--rounds 3] [TABLE …]
+    python bench/speed.py budgets [--rounds 3] [TABLE …]
 
-`planned` says how many batches are planned per second, in turns; nothing is read. `padded` says how much of the batches is
-padding. `resumed` stops a run on two ranks after 50 steps, and resumes it from its states on two ranks and on one. It
+It needs Lhotse: `python3 -m uv run --group bench --with lhotse bench/speed.py budgets`.
+
+`planned` says how many batches are planned per second, in turns; nothing is read. `padded` says how much of the batches
+is padding. `resumed` stops a run on two ranks after 50 steps, and resumes it from its states on two ranks and on one. It
 counts the records that are lost or come twice. A run that is refused loses all that is left.
 """
 

@@ -125,11 +125,11 @@ class ExtraState:
 
         Args:
             values: a dict of plain JSON values: dicts with texts as keys, lists, texts, finite numbers, True, False or
-                None; at most 10,000 characters as JSON. None removes the values.
+                None; at most 10,000 characters as JSON, where one outside ASCII counts as six. None removes the values.
 
         Raises:
-            TypeError: there are other values, such as arrays; it is the iterator of a `RemoteLoader`, or a feeder that reads
-                from something other than a `DataLoader`.
+            TypeError: it is not a dict, or has other values, such as arrays; it is the iterator of a `RemoteLoader`, or a
+                feeder that reads from something other than a `DataLoader`.
             ValueError: the values have more than 10,000 characters.
 
         >>> import headrace
@@ -154,15 +154,20 @@ def _extra_text(values: Any) -> str:
     """
     if values is None:
         return ""
+    if not isinstance(values, dict):
+        raise TypeError(
+            f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a dict of plain values, such as "
+            '{"tokens": 512}; or None to remove the values.'
+        )
     try:
         json.dumps(values, allow_nan=False)
         text = json_text(values)
-        same = isinstance(values, dict) and json.loads(text) == values
+        same = json.loads(text) == values
     except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
         raise TypeError(
-            f"the extra state, {short_repr(values)}, is {a_kind_of(values)} that JSON does not give back. Pass a dict of "
+            f"the extra state, {short_repr(values)}, has values that JSON does not give back. Pass a dict of "
             "plain values: dicts with texts as keys, lists, texts, finite numbers, True, False and None."
         )
     if len(text) > MOST_EXTRA:

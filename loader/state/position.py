@@ -2,7 +2,8 @@
 
 In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the state
 and the records, computed only when the caller asks for them. So taking a position is cheap: a device feeder takes one
-for every batch. A position does not change, so any thread may use it.
+for every batch. A position does not change, except for the values
+of its `keeper`, which the user may set at any time. So any thread may use it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from support.conversions import RECORDS, content, convert, flip, read, write_tfrecord, write_tfrecords
 from support.pipelines import chosen
@@ -118,6 +121,56 @@ headrace.convert(sys.argv[1], sys.argv[2], workers=2, progress=False, shards=int
 def start(*arguments, **options):
     """A program that converts, in a process group of its own."""
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *map(str, arguments)], start_new_session=True, **options)
+
+
+def workers_of(process):
+    """The processes that a conversion has started."""
+    return psutil.Process(process.pid).children()
+
+
+def killed_until_done(source, target, shards, kills, seed):
+    """Convert, killed so often at random moments: all of it, one worker, or the parent alone."""
+    dice, times = random.Random(seed), 0
+    while times < kills:
+        process = start(source, target, shards, stderr=subprocess.DEVNULL)
+        time.sleep(dice.random() * 0.6)
+        if process.poll() is None:
+            _kill(process, dice.choice(["all", "worker", "parent"]))
+            times += 1
+        if process.wait() == 0:
+            assert headrace.verify(target) == []
+            _damage(target, dice)
+    process = start(source, target, shards)
+    assert process.wait() == 0
+
+
+def _kill(process, which):
+    with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, IndexError):
+        if which == "all":
+            os.killpg(process.pid, signal.SIGKILL)
+        elif which == "parent":
+            process.kill()
+        else:
+            workers_of(process)[0].kill()
+
+
+def _damage(target, dice):
+    """So that there is something left to do."""
+    dice.choice(sorted(target.glob("*.array_record"))).unlink()
+
+
+@pytest.mark.parametrize(
+    ("shards", "kills", "seed"),
+    [(5, 4, 5), *((shards, 20, seed) for shards in (0, 5) for seed in range(5))],
+)
+@pytest.mark.long
+def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, seed, tmp_path):
+    """At random moments: the whole of it, a worker, or the parent alone. No file appears that is not whole."""
+    for name in ("a.tfrecord", "b.tfrecord.gz", "c.tfrecord"):
+        write_tfrecord(tmp_path / "in" / name, [random.Random(number).randbytes(1000) for number in range(2000)])
+    convert(tmp_path / "in", tmp_path / "whole" / "out", shards=shards or None)
+    killed_until_done(tmp_path / "in", tmp_path / "killed" / "out", shards, kills, seed=seed)
+    assert content(tmp_path / "killed" / "out") == content(tmp_path / "whole" / "out")
 
 
 DOCUMENTS = [{"tokens": list(range(number))} for number in range(4)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.growing_source import GrowingKeys, append
+from support.growing_files import FORMATS
+from support.growing_source import GrowingKeys, append, begin_writing
 
 import headrace
 from headrace import Batch, DataLoader, GrowthOptions, MixSampler, ShardOptions, load
@@ -40,6 +41,15 @@ def _take(iterator, steps):
 
 def _of(keys):
     return [key for key in keys if key < B], [key - B for key in keys if key >= B]
+
+
+def test_trace_tells_the_generation_of_the_part_that_grew(folder):
+    """By its name, whatever the order in which parts are listed."""
+    append(folder / "a.json", 2)
+    parts = dict(reversed(_parts(folder).items()))
+    loader = DataLoader(data_source=parts, sampler=MixSampler(parts, when_exhausted="repeat"))
+    told = {int(loader.records_at(step).keys() == {"a"}): headrace.trace(loader, step).generations for step in range(4)}
+    assert told == {1: ("generation 1 of part 'a', which holds from its position 0 on",), 0: ()}
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
@@ -118,6 +128,44 @@ def test_a_mix_over_files_that_were_replaced_refuses_the_state(folder):
     append(folder / "a.json", 5)
     with _mix(_parts(folder)) as iterator, pytest.raises(CheckpointError, match="records 4 → 5"):
         iterator.set_state(state)
+
+
+def test_a_mix_waits_for_the_writer_of_a_part(folder):
+    """What comes then belongs to the epoch of that part that it waited at the end of."""
+    begin_writing(folder / "a.json")
+    with _mix(_parts(folder), "all", weights={"a": 3, "b": 1}) as iterator:
+        keys = _take(iterator, 5)
+        assert len(_of(keys)[0]) == 4
+        append(folder / "a.json", 3)
+        keys += [key for batch in iterator for key in batch.tolist()]
+    assert _of(keys) == ([*range(7)], [*range(6)])
+
+
+@pytest.mark.slow
+def test_files_of_a_part_grow(tmp_path):
+    """Token files beside a part of ArrayRecord that stays what it is; two shards, on workers."""
+    tokens, records = FORMATS["tokens"], FORMATS["array_record"]
+    (tmp_path / "t").mkdir()
+    tokens.write(tmp_path / "t" / "0.npy", *range(4))
+    records.write(tmp_path / "r.array_record", *range(B, B + 4))
+
+    def shard(index):
+        parts = {
+            "t": tokens.source(tmp_path / "t", growing=True),
+            "r": records.source(str(tmp_path / "r.array_record")),
+        }
+        read = [lambda row: tokens.number_of(row) if isinstance(row, dict) else records.number_of(row), Batch(2)]
+        order = MixSampler(parts, when_exhausted="repeat")
+        options = {"shard_options": ShardOptions(index, 2), "worker_count": 2}
+        return iter(DataLoader(data_source=parts, sampler=order, operations=read, **options))
+
+    shards = [shard(index) for index in range(2)]
+    keys = [_take(each, 1) for each in shards]
+    tokens.write(tmp_path / "t" / "1.npy", *range(4, 6))
+    for came, each in zip(keys, shards):
+        came += _take(each, 4)
+        each.close()
+    assert sorted(_of([*keys[0], *keys[1]])[0]) == sorted([*range(4), *range(6)])
 
 
 def test_what_cannot_grow_in_a_mix_is_refused(folder):

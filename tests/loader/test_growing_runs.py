@@ -294,6 +294,28 @@ def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):
             assert [{*itertools.chain(*epoch)} for epoch in rest[1:]] == [living] * (2 - number)
 
 
+def test_the_shards_of_a_loop_per_epoch_read_the_same_records(path):
+    """Whoever begins an epoch first decides; two shards' states go on in their epoch on three."""
+
+    def loop(index, count):
+        options = {"shard_options": ShardOptions(index, count), "growth": GrowthOptions(log=path.parent / "log")}
+        return load(GrowingKeys(path), batch_size=1, shuffle=True, seed=1, **options).epochs(3)
+
+    shards, came = [loop(index, 2) for index in range(2)], [[], []]
+    for shard, epochs in enumerate(shards):
+        next(epochs)
+        append(path, 5)
+        epoch = next(epochs)
+        came[shard] = _take(epoch, 4)
+        append(path, 3)
+    states = [epochs.get_state() for epochs in shards]
+    for index in range(3):
+        epochs = loop(index, 3)
+        epochs.set_states(states)
+        came.append([key for batch in next(epochs) for key in batch.tolist()])
+    assert sorted(itertools.chain(*came)) == list(range(15))
+
+
 def test_a_trace_tells_the_generation(path):
     """Of any step, also before the change, from a state after it; the epochs are those of the order with its changes."""
     with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1)) as iterator:

@@ -6,6 +6,7 @@ import gc
 import itertools
 import threading
 import traceback
+import weakref
 
 import numpy as np
 import pytest
@@ -683,3 +684,28 @@ def test_an_iterator_left_open_at_exit_makes_no_noise(tmp_path):
         )
         result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
         assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_dropping_an_iterator_frees_it_at_once():
+    """Iterators are in no reference cycle: they go when the last reference goes, not when the collector comes."""
+    gc.disable()
+    try:
+        iterator = iter(make([Batch(2)]))
+        next(iterator)
+        gone = weakref.ref(iterator)
+        del iterator
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_load_refuses_foreign_keywords_too():
+    """load(num_workers=…) names worker_count."""
+    with pytest.raises(TypeError, match="worker_count"):
+        load([1], num_workers=2)
+
+
+def test_stop_iteration_in_an_operation_does_not_end_the_stream():
+    """A stray StopIteration is an error, never a silent end."""
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(make([lambda x: next(iter([])) if x == 4 else x]))

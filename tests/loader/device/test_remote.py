@@ -406,6 +406,30 @@ def test_a_state_of_another_loader_is_refused(run):
     assert all("the state does not fit the loader of a host: " in line for line in printed)
 
 
+def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
+    """By `on_preemption`, as other iterators."""
+    run(
+        """
+        import os, signal
+        def make(shard):
+            return headrace.load(whole, shuffle=True, seed=1, batch_size=16 // shard.shard_count, num_epochs=1,
+                                 shard_options=shard)
+        saved, seen = [], []
+        with iter(remote(make, 4)) as iterator:
+            with headrace.on_preemption(iterator, lambda it: saved.append(it.get_state())) as batches:
+                for batch in batches:
+                    seen += np.asarray(batch)[np.asarray(iterator.mask)].tolist()
+                    if iterator.step == 3:
+                        os.kill(os.getpid(), signal.SIGTERM)
+            assert batches.preempted and iterator.step == 3
+        with iter(remote(make, 2)) as iterator:
+            iterator.set_state(saved[0])
+            seen += [x for rows in real(iterator) for x in rows]
+        assert sorted(seen) == list(range(200))
+        """
+    )
+
+
 def test_states_are_saved_in_files(run):
     """By `StateFile`, which may also restore at once on another number of hosts."""
     run(

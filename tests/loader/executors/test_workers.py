@@ -286,6 +286,39 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
 
 
 @pytest.mark.slow
+def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
+    """A task that hangs once is done again; one that always hangs is an error that names timeout and records."""
+    flag = tmp_path / "hung"
+
+    def hangs_once(x):
+        if x == 9 and not flag.exists():
+            flag.touch()
+            time.sleep(1000)
+        return x
+
+    def hangs(x):
+        if x == 9:
+            time.sleep(1000)
+        return x
+
+    def run(operation):
+        return DataLoader(
+            data_source=range(20),
+            sampler=IndexSampler(20, num_epochs=1),
+            operations=[operation, Batch(4)],
+            worker_count=2,
+            timeout=0.3,
+        )
+
+    assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
+    with pytest.raises(
+        WorkerCrashedError,
+        match=r"^record key 9 at position 9: a worker was stopped after timeout=0.3 s, 3 times, .*\. Pass a larger timeout=",
+    ):
+        list(run(hangs))
+
+
+@pytest.mark.slow
 def test_a_stopped_worker_counts_as_stuck():
     """SIGSTOP to a worker ends in its replacement."""
     expected = stream(loader("batch", records=200))
@@ -670,6 +703,34 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
     )
     result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
     assert result.stdout.strip() == "True", result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 2, 99])
+@pytest.mark.one_in(3)
+def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
+    """Small batches of a ragged pipeline travel together; one that kills twice changes nothing, else it is told apart."""
+
+    def deadly(batch):
+        deaths = len(os.listdir(tmp_path))
+        if 2000 in batch and deaths < times:
+            (tmp_path / str(deaths)).touch()
+            os._exit(9)
+        return batch
+
+    def opened(**more):
+        sampler = IndexSampler(4000, num_epochs=1)
+        return DataLoader(data_source=range(4000), sampler=sampler, operations=operations, **more)
+
+    operations = [Filter(lambda x: x % 2 == 0), Batch(4)]
+    expected = stream(opened())
+    operations = [*operations, deadly]
+    if times <= 2:
+        assert stream(opened(worker_count=2)) == expected
+        assert len(os.listdir(tmp_path)) == times
+        return
+    with pytest.raises(WorkerCrashedError, match=r"record key 2000 at .*exit code 9"):
+        list(opened(worker_count=2))
 
 
 @pytest.mark.slow

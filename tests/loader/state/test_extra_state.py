@@ -232,3 +232,18 @@ def test_tools_tell_the_extra_state(tmp_path, capsys):
     assert main(["checkpoint", "diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     assert capsys.readouterr().out == 'extra state: nothing → {"tokens":5}\n'
     assert not headrace.diff(tmp_path / "a", tmp_path / "b")
+
+
+def test_tools_tell_the_extra_states_of_all_shards(tmp_path, capsys):
+    """`inspect` as JSON has the values with which another number of shards resumes."""
+    for name, value in (("a", 1), ("b", 2)):
+        (tmp_path / name).mkdir()
+        for shard, extra in enumerate((None, {"tokens": value})):
+            state = at_step(2 + shard, extra, shard, 2).get_state()
+            (tmp_path / name / f"process_{shard}-of-2.json").write_bytes(state)
+    assert main(["checkpoint", "inspect", str(tmp_path / "a")]) == 0
+    assert 'extra state: nothing, {"tokens":1}' in capsys.readouterr().out
+    assert main(["checkpoint", "inspect", "--json", str(tmp_path / "a")]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["extra_state"] == {"tokens": 1}
+    assert main(["checkpoint", "diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert 'extra state: nothing, {"tokens":1} → nothing, {"tokens":2}' in capsys.readouterr().out
