@@ -131,6 +131,7 @@ def test_dir_shows_what_is_for_users():
     """Names without an underscore are those of the documentation."""
     loader = load(np.arange(4), batch_size=2)
     state = {"get_state", "set_state", "set_states", "state_dict", "load_state_dict", "save", "load"}
+    state |= {"get_extra_state", "set_extra_state"}
     shared = state | {
         "change",
         "close",
