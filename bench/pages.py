@@ -219,7 +219,7 @@ def resume_tables(results: dict[str, Any]) -> str:
 
 
 def _wrong(results: dict[str, Any], played: list[str]) -> dict[tuple[str, str, str], list[tuple[str, str]]]:
-    """For each loader, event and verdict that is not right, the pipelines and what was found."""
+    """Group the wrong results by loader, event and verdict: the pipelines, and what was found in each."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for name in played:
         for event in EVENTS:

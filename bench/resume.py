@@ -62,7 +62,7 @@ def _loader(name: str, options: argparse.Namespace) -> None:
 
 
 def _keep(options: argparse.Namespace, name: str, found: dict[str, Any]) -> None:
-    """Add what was found to the file of results."""
+    """Write the results of a loader to the file, if there is one."""
     with KEEPING:
         if options.results:
             keep(options.results, {name: found})

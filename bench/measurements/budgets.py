@@ -66,7 +66,7 @@ def lhotse_sampler(shard: int, shards: int, count: int) -> DynamicBucketingSampl
 
 
 def numbers(batch: Any) -> Batch:
-    """The records of a batch: those of Lhotse are cuts."""
+    """Return the numbers of the records in a batch of headrace or Lhotse."""
     return batch["id"][batch["lengths"] > 0].tolist() if isinstance(batch, dict) else [int(cut.id) for cut in batch]
 
 

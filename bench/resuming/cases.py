@@ -47,12 +47,12 @@ class Pipeline:
         return next((int(numbers[0]) for name, *numbers in self.stages if name == stage), default)
 
     def with_records(self, more: int) -> Pipeline:
-        """The same with so many records more, at the end of the last file of the first source."""
+        """Return the pipeline with more records at the end of the last file of the first source."""
         first, *others = self.shards
         return replace(self, shards=((*first[:-1], first[-1] + more), *others))
 
     def with_file(self, more: int) -> Pipeline:
-        """The same with one more file of so many records in the first source."""
+        """Return the pipeline with one more file in the first source, of this number of records."""
         first, *others = self.shards
         return replace(self, shards=((*first, more), *others)) if more else self
 

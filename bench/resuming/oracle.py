@@ -98,7 +98,7 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
 
 
 def _is_epoch(pipeline: Pipeline, came: list[int], reference: list[int]) -> bool:
-    """Return True if elements are those of a whole run, with draws of its own; it may drop other records at its end."""
+    """Return True if these are the elements of a whole run. Random numbers, and records dropped at the end, may differ."""
     came, reference = [number % DRAW for number in came], [number % DRAW for number in reference]
     if pipeline.has("drop"):
         return len(came) == len(reference) and Counter(came) <= expected(pipeline)

@@ -154,7 +154,7 @@ def _page(folder: Path, host: int) -> Page:
 
 
 def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
-    """Write the records, and put into `data` what is not there yet, or differs there; other files are not touched."""
+    """Write the records elsewhere, and copy new and changed files to `data`. Other files there are not touched."""
     made = Path(tempfile.mkdtemp(dir=folder))
 
     def work() -> None:

@@ -99,7 +99,7 @@ def test_other_shards_get_the_extra_state_of_the_shard_that_was_farthest(order):
 
 
 def test_as_many_shards_get_their_own_extra_states():
-    """Each shard gets those of its own state; from the state of one shard at equal steps, those of that state."""
+    """Each shard gets the values of its own state. If one shard's state is enough, all get the values of this one."""
     shards = [at_step(2, {"shard": index}, index, 2).get_state() for index in range(2)]
     again = iter(loader(1, 2))
     again.set_states(shards)

@@ -38,13 +38,13 @@ def test_each_value_that_a_run_keeps_is_read_back_from_its_state(name):
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_each_value_that_a_run_keeps_goes_to_another_number_of_shards(name):
-    """A value that all shards have is that of the new shards."""
+    """If all shards have the same value, the new shards have it, too."""
     assert Kept.of_shards([example(name)] * 3) == example(name)
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_tools_tell_each_value_that_a_run_keeps(name):
-    """Values that are not the default are told otherwise, in words and as JSON."""
+    """The words and the JSON of a value differ from those of the default value."""
     told, default = example(name).told, Kept().told
     assert told.keys() == default.keys()
     (changed,) = [label for label in told if told[label] != default[label]]
@@ -53,7 +53,7 @@ def test_tools_tell_each_value_that_a_run_keeps(name):
 
 
 def test_the_entries_of_a_state_are_sorted_by_name():
-    """The checksum, which comes first, is that of the text with sorted names."""
+    """The checksum comes first. It was computed from the text whose names are sorted."""
     kept = Kept(**EXAMPLES)
     checksum, *names = dataclasses.replace(empty_state(), kept=kept).to_dict()
     assert checksum == "checksum"
