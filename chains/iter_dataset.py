@@ -242,7 +242,7 @@ class IterMethods(
         """
         now = self.chain_stream.execution
         if (now.worker_kind, now.worker_count) == ("thread", 1):  # as `prefetch` leaves it
-            return self.with_options(worker_kind="process").mp_prefetch(options, worker_init_fn)
+            return self.with_options(worker_kind=None).mp_prefetch(options, worker_init_fn)
         return self.with_options(**options_of_workers(options), worker_init_fn=worker_init_fn)
 
     def prefetch(self, count: int = 2) -> IterDataset[T]:

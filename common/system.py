@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 from .messages import short_repr
@@ -48,6 +49,15 @@ def is_portable() -> bool:
 def has_processes() -> bool:
     """Return True if worker processes can run, i.e. if the system is POSIX."""
     return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
+
+
+def has_gil() -> bool:
+    """Return True if only one thread at a time runs Python code, because of the global interpreter lock (GIL).
+
+    False in a free-threaded Python, unless a module that needs the lock was imported, or the user
+    asked for the lock, as by `PYTHON_GIL=1`.
+    """
+    return sys._is_gil_enabled() if sys.version_info >= (3, 13) else True
 
 
 def signal_name(number: int) -> str:

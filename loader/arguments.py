@@ -36,7 +36,7 @@ class LoaderOptions(TypedDict, total=False):
     read_options: ReadOptions | None
     enable_profiling: bool
     observe: bool | Literal["log"]
-    worker_kind: Literal["process", "thread", "ray"]
+    worker_kind: Literal["process", "thread", "ray"] | None
     timeout: float | None
     on_error: Literal["raise", "skip"] | OnError
     max_errors: int | None

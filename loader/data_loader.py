@@ -63,7 +63,7 @@ class LoaderMethods(Remarks):
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
-        worker_kind: Literal["process", "thread", "ray"] = "process",
+        worker_kind: Literal["process", "thread", "ray"] | None = None,
         timeout: float | None = None,
         on_error: Literal["raise", "skip"] | OnError = "raise",
         max_errors: int | None = None,
@@ -275,8 +275,9 @@ class DataLoader(LoaderMethods):
         shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
-        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
-            on this machine and others. Arrays from actors are read-only.
+        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster, on this
+            machine and others; arrays from actors are read-only. None (default): "process"; in a Python without GIL "thread",
+            if all operations are `thread_safe`, and `timeout` and `seed_globals`, which need processes, are not used.
         timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. After that, the worker is
             killed, and the task is tried again, three times in all. None (default): no limit. Work in your own process, or
             on threads, cannot be stopped; there, a timeout has no effect, and causes a warning.

@@ -68,7 +68,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._from_start = True  # nothing has come yet, and no state was set
         self._pipeline = self._loaders = pipeline  # as it resumes from a state, and as the loader made it
         self._loaders_skipped_steps, self._keeper = skipped_steps, Keeper(Kept(skipped_steps))
-        self._execution = execution
+        self._execution = execution.for_operations(pipeline.operations)
         self._running, self._changes = RunHandle(), ProgramChanges()
         self._closed = self._ended = False
         self._skipped, self._notice = SkippedRecords(max_errors), WaitNotice()
@@ -174,7 +174,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     @execution.setter
     def execution(self, options: ExecutionOptions) -> None:
         self._running.end()  # workers of an earlier run have other options
-        self._execution = options
+        self._execution = options.for_operations(self._pipeline.operations)
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 from ..common.messages import a_kind_of, short_repr
-from ..common.system import usable_processors
+from ..common.system import has_gil, usable_processors
 from ..common.validation import one_of, true_or_false, warn, whole_number
+from ..operations import Operation
 
 T = TypeVar("T")
 
@@ -137,7 +138,9 @@ class ExecutionOptions:
         worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work in this number of processes,
             threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
             stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
-        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
+        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster. None
+            (default): "process"; in a Python without GIL "thread", if all operations are `thread_safe`, and `timeout`,
+            `worker_init_fn` and `seed_globals`, which need processes, are not used.
         worker_buffer_size: number of finished batches that are kept ready for each worker (default 1); of small ones, more.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
@@ -167,12 +170,12 @@ class ExecutionOptions:
         TypeError: if an argument has a wrong type.
         ValueError: if an argument is out of range.
 
-    >>> ExecutionOptions(worker_count=2).worker_kind
-    'process'
+    >>> ExecutionOptions(worker_count=2).workers
+    2
     """
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None = 0
-    worker_kind: Literal["process", "thread", "ray"] = "process"
+    worker_kind: Literal["process", "thread", "ray"] | None = None
     worker_buffer_size: int = 1
     timeout: float | None = None
     read_options: ReadOptions | None = None
@@ -194,7 +197,7 @@ class ExecutionOptions:
             "worker_buffer_size": whole_number(
                 "worker_buffer_size", self.worker_buffer_size, 1, None, "a positive int"
             ),
-            "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread", "ray"),
+            "worker_kind": _worker_kind(self.worker_kind),
             "timeout": _time_limit("timeout", self.timeout),
             "hang_seconds": _time_limit("hang_seconds", self.hang_seconds),
             "observe": _observe(self.observe),
@@ -212,6 +215,18 @@ class ExecutionOptions:
                 "headrace.RandomMapTransform(function) passes to your function."
             )
 
+    def for_operations(self, operations: Iterable[Operation]) -> ExecutionOptions:
+        """Return the options for a run of `operations`, in which `worker_kind` is not None.
+
+        >>> ExecutionOptions(worker_count=2, timeout=60.0).for_operations([]).worker_kind
+        'process'
+        """
+        if self.worker_kind is not None:
+            return self
+        needs_processes = self.timeout is not None or self.worker_init_fn is not None or self.seed_globals
+        threads = not has_gil() and not needs_processes and all(one.thread_safe for one in operations)
+        return replace(self, worker_kind="thread" if threads else "process")
+
     @property
     def workers(self) -> int:
         """Number of workers; with `Auto` the largest number that it may try; 1 with "cluster"."""
@@ -225,7 +240,13 @@ class ExecutionOptions:
         return self.read_options or ReadOptions()
 
 
-def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
+def _worker_kind(kind: Any) -> Literal["process", "thread", "ray"] | None:
+    if kind is None:
+        return None
+    return cast(Literal["process", "thread", "ray"], one_of("worker_kind", kind, "process", "thread", "ray"))
+
+
+def _worker_count(count: Any, kind: str | None) -> int | Literal["cluster"] | Auto:
     if isinstance(count, Auto) or (isinstance(count, str) and count == "auto"):
         if kind == "ray":
             raise ValueError(
@@ -257,7 +278,7 @@ OURS = (
 """Arguments of Ray's `.options()` that headrace sets itself."""
 
 
-def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
+def _ray_options(options: Any, kind: str | None) -> Mapping[str, Any] | None:
     if options is None:
         return None
     if not isinstance(options, Mapping):
@@ -269,7 +290,7 @@ def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
     return _with_ray("ray_options", dict(options), kind)
 
 
-def _address(address: Any, kind: str) -> str | None:
+def _address(address: Any, kind: str | None) -> str | None:
     if address is None:
         return None
     if not isinstance(address, str):
@@ -285,7 +306,7 @@ def _address(address: Any, kind: str) -> str | None:
     return _with_ray("address", address, kind)
 
 
-def _with_ray(name: str, value: T, kind: str) -> T:
+def _with_ray(name: str, value: T, kind: str | None) -> T:
     if kind != "ray":
         raise ValueError(
             f'{name}= works with worker_kind="ray" only. Leave it out with worker_kind={short_repr(kind)}.'

@@ -213,6 +213,8 @@ class Operation:
         puts_together: True if the combined elements become items of one element, not rows of a batch.
         plans_rows: True if the operation has the methods `plan` and `planned` of `Pack`: lengths determine its rows.
         plans_batches: True for `BudgetBatch`, whose batches are planned if lengths are known.
+        thread_safe: True (default) if several threads may run the operation at the same time. With False, a loader that
+            chooses its kind of workers itself uses processes.
         single_shard: why the operation works on one shard only, and the remedy; "" (default): it works on any number of shards.
         method: name of the dataset method that takes the operation, which `apply` calls.
         node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
@@ -232,6 +234,7 @@ class Operation:
     puts_together: ClassVar[bool] = False
     plans_rows: ClassVar[bool] = False
     plans_batches: ClassVar[bool] = False
+    thread_safe: bool = True
     single_shard: ClassVar[str] = ""
     method: ClassVar[str] = ""
     node_name: ClassVar[str] = ""

@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from support import leaks
 
+from headrace.loader import options
 from headrace.testing import left_over
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +54,8 @@ class RootIsNoPackage:
 
 def pytest_configure(config):
     """Property tests try more with the option; see `pipelines.tries`."""
+    # Tests that name no kind of worker mean processes, in a Python without GIL too. test_worker_kind.py tests the choice.
+    options.has_gil = lambda: True
     config.pluginmanager.register(RootIsNoPackage())  # hooks of this file are not asked about folders above it
     if config.getoption("--long"):
         os.environ["HEADRACE_LONG_TESTS"] = "1"

@@ -85,7 +85,7 @@ def _about_pipeline(pipeline: Pipeline) -> Iterator[str]:
 
 def _about_execution(description: Any) -> Iterator[str]:
     if description is not None:
-        options = description.execution
+        options = description.execution.for_operations(description.pipeline.operations)
         yield ", ".join(f"{name}={getattr(options, name)}" for name in _OF_EXECUTION)
 
 

@@ -169,7 +169,7 @@ class IterDataset(_Base[T]):
         if not options.num_workers and self.chain_stream.execution.worker_kind == "thread":
             return self.chain_stream
         in_workers = super().mp_prefetch(options, worker_init_fn).chain_stream
-        return in_workers.with_options(worker_kind="process")  # where it was made on a thread
+        return in_workers.with_options(worker_kind=None)  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
         """Return this stream with its input made by workers; None if it is no packing, or if workers would not help."""

@@ -572,7 +572,8 @@ def test_everything_ends_with_the_users_process(tmp_path):
         def slow(x):
             time.sleep(0.2)
             return x
-        it = iter(headrace.load(list(range(1000)), transformations=[slow], batch_size=2, worker_count=2))
+        options = dict(worker_count=2, worker_kind="process")
+        it = iter(headrace.load(list(range(1000)), transformations=[slow], batch_size=2, **options))
         next(it)
         print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)
         time.sleep(1000)
