@@ -57,7 +57,7 @@ def has_gil() -> bool:
     False in a free-threaded Python, unless a module that needs the lock was imported, or the user
     asked for the lock, as by `PYTHON_GIL=1`.
     """
-    return sys._is_gil_enabled() if sys.version_info >= (3, 13) else True
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def signal_name(number: int) -> str:

@@ -276,8 +276,8 @@ class DataLoader(LoaderMethods):
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
         worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster, on this
-            machine and others; arrays from actors are read-only. None (default): "process"; in a Python without GIL "thread",
-            if all operations are `thread_safe`, and `timeout` and `seed_globals`, which need processes, are not used.
+            machine and others; arrays from actors are read-only. None (default): "process", or in a Python without GIL
+            "thread", unless an operation is not `thread_safe`, or `timeout` or `seed_globals` is used.
         timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. After that, the worker is
             killed, and the task is tried again, three times in all. None (default): no limit. Work in your own process, or
             on threads, cannot be stopped; there, a timeout has no effect, and causes a warning.
@@ -299,8 +299,7 @@ class DataLoader(LoaderMethods):
             (default): each worker process has its own states, and an operation that is seen to draw from them causes a
             warning. It is better to use the generator that `RandomMapTransform` passes.
         hang_seconds: seconds after which a warning about an unfinished task is logged, and again each time these seconds
-            have passed (default 60; None: never). It names the operation, the record and the line of code that is being
-            executed, in your process or in a worker.
+            have passed (default 60; None: never). It names the operation, the record and the line of code that runs.
         growth: for sources, or parts of a mix, with `growing=True`: when appended records are added to the stream; see
             `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a

@@ -77,7 +77,7 @@ def _in_words(loop: Any) -> str:
     if host is None or counted is None:
         return ""
     sources = [f"{len(leaf.source):,} records of {type(leaf.source).__name__}" for leaf in host.pipeline.leaves]
-    count, kind = host.snapshot().worker_count, host.execution.worker_kind
+    count, kind = host.snapshot().worker_count, host.execution.worker_kind or "process"
     kinds = {"process": "worker process", "thread": "worker thread", "ray": "Ray actor"}
     workers = f"{count} {kinds[kind]}{'es' if kind == 'process' and count > 1 else 's' * (count > 1)}"
     return f"{counted.steps:,} steps over {first_few(sources, 3)}, with {workers if count else 'no workers'}."

@@ -162,6 +162,10 @@ def test_the_choice_follows_the_interpreter(asked, expected):
         "with iter(loader) as iterator: print(iterator.execution.worker_kind)"
     )
     told = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"PYTHON_GIL": asked}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHON_GIL": asked},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert told.stdout.strip() == expected

@@ -7,7 +7,6 @@ import pickle
 import sys
 import tracemalloc
 
-import grain
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +18,8 @@ from headrace.common.messages import short_repr
 from headrace.errors import RecordKeyError
 from headrace.samplers.own_sampler import as_vector_sampler
 from headrace.samplers.protocol import VectorSampler
+
+grain = pytest.importorskip("grain")  # it has no wheels for a Python without GIL
 
 RECORDS = st.integers(1, 300)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -172,7 +172,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
         rare=work.rare(),
         gil=lock.middle,
         workers=_workers(execution, after.host),
-        worker_kind=execution.worker_kind,
+        worker_kind=execution.worker_kind or "process",
         cores=usable_processors(),
         step_known=step_known,
         feeding=Feeding(*((now - then) / steps for now, then in zip(fed[2:], former[2:]))) if fed and former else None,
