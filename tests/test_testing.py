@@ -255,6 +255,7 @@ def test_an_error_without_workers_is_expected_with_them():
     simulate(headrace.load(range(40), transformations=[fail], num_epochs=1), range(20))
 
 
+@pytest.mark.slow
 def test_failing_records_that_are_skipped_are_skipped_with_dying_workers_too():
     """A loader with `on_error="skip"` delivers the other records, and no record is skipped because of its workers."""
 

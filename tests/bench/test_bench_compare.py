@@ -20,6 +20,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_contender_that_does_other_work_is_named_with_the_difference(fault, monkeypatch):

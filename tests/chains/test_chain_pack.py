@@ -180,6 +180,7 @@ class Chunks(Pack):
         self.settings = _ChunkSettings(**vars(self.settings))
 
 
+@pytest.mark.slow
 def test_an_operation_whose_rows_are_planned_from_lengths_is_one_class():
     """A subclass of `Pack` with its own rules works in streams, with random access, planned on shards, and after a resume."""
     expected = []

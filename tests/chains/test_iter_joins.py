@@ -148,6 +148,7 @@ def test_other_weights_hold_from_where_a_mix_goes_on():
     assert {x // 1000 for x in rest} == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3, 5, 6, 10])
 @pytest.mark.one_in(3)
 def test_a_mix_of_rows_is_changed_inside_a_window(steps):

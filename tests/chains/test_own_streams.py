@@ -61,6 +61,7 @@ def chain(kind):
 KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers", "in a mix", "repeated")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
@@ -82,6 +83,7 @@ def test_a_state_at_every_step_goes_on_exactly(kind):
         next(iterator, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(6)
 def test_its_stream_and_its_states_do_not_depend_on_how_much_a_task_takes(kind, monkeypatch):

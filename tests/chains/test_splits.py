@@ -76,6 +76,7 @@ def test_classes_of_groups_come_about_as_often_in_each_part():
     assert 0.19 < len(test) / len(groups) < 0.21
 
 
+@pytest.mark.slow
 def test_every_record_is_as_likely_in_a_part_as_any_other():
     """Over many seeds, also of a class of one."""
     labels = [0] * 6 + [1] * 3 + [2]
@@ -86,6 +87,7 @@ def test_every_record_is_as_likely_in_a_part_as_any_other():
         assert all(32 < counts[key] < 89 for key in range(10))
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_parts_in_every_process():
     """Of any kind of source; another seed gives others."""
     code = "import headrace; print([list(part) for part in headrace.split(range(50), [0.5, 0.5], seed=3)])"

@@ -73,6 +73,7 @@ def test_other_signals_can_announce_the_end():
     assert saved == [iterator]
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_left_handles_signals_no_more():
     """Neither after `close`, nor when the object is gone: then SIGTERM ends the process again."""
     came = []

@@ -31,6 +31,7 @@ def pythons(record):
     return random.random()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.filterwarnings(SEEN)
 @pytest.mark.parametrize("draw", [numpys, pythons])
@@ -87,6 +88,7 @@ def test_with_seed_globals_each_record_and_operation_has_numbers_of_its_own():
     assert len({number for pair in twice for number in pair}) == 120
 
 
+@pytest.mark.slow
 def test_with_seed_globals_a_stream_goes_on_from_a_state_as_it_was():
     """In the middle, with another number of workers, the rest is the same."""
     operations = OPERATIONS["filter, batch"]
@@ -155,6 +157,7 @@ def test_what_seed_globals_needs_is_told():
         load(range(3), seed=0, seed_globals=1)
 
 
+@pytest.mark.slow
 def test_chains_seed_the_globals_by_position():
     """with_options(seed_globals=True): the same stream with any number of workers."""
     stream = MapDataset.range(40).shuffle(seed=1).to_iter_dataset().map(both).with_options(seed_globals=True)

@@ -241,6 +241,7 @@ def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
     assert read(tmp_path / "out") == RECORDS
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_conversion_and_its_workers(tmp_path):
     """Ctrl-C goes to all of them, as from a terminal; nothing is left but what is whole."""
     write_tfrecord(tmp_path / "in" / "a.tfrecord", [bytes(1000)] * 20_000)

@@ -53,6 +53,7 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
     assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_step_is_resumed_on_other_shards(workers):
     """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""
@@ -143,6 +144,7 @@ def test_a_loop_for_each_epoch_deals_the_batches_of_the_epoch():
     assert [[_keys(batches) for batches in zip(*epochs)] for epochs in zip(*loops)] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [2, 3])
 def test_a_loop_for_each_epoch_goes_on_on_other_shards(others):
     """From any step of the second epoch, too."""
@@ -325,6 +327,7 @@ def _cost(batch):
     return sum(int(PARTS["books" if key >= 1000 else "web"][key % 1000]) ** 2 for key in batch.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 4])
 def test_mixes_of_sources_are_balanced(shards):
     """The same global batches as without, at any step on other shards."""

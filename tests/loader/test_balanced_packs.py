@@ -88,6 +88,7 @@ def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
             assert dict.fromkeys(loader.records_at(step).tolist()) == documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shards", "others"), [(3, 2)])
 def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
     """From whole batches on, each step has the rows that it had."""
@@ -340,6 +341,7 @@ def _chain(shard, shards, cost=COST, **options):
     return rows.to_iter_dataset(shard_options=shard_options, **balance, **options).batch(GLOBAL // shards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 3])
 def test_packed_chains_are_balanced_by_the_segments_of_their_rows(shards):
     """The same global batches as without; sums are closer; at any step on other shards. In later epochs, too."""

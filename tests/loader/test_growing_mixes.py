@@ -97,6 +97,7 @@ def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growt
     assert [sorted(part) for part in _of(keys)] == [[*range(a)], [*range(b)]]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("former", ["hand", "plain"])
 @pytest.mark.parametrize("later", ["hand", "epoch"])
@@ -276,6 +277,7 @@ def test_a_trace_tells_the_generation_of_each_part(folder):
     assert of_a[4:] == [("generation 1 of part 'a', which holds from its position 4 on",)] * 4
 
 
+@pytest.mark.slow
 def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folder, monkeypatch):
     """A run does not go back to a look at which the part was smaller, from there to the later one, and so on for ever."""
     taken = []

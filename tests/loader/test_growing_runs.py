@@ -105,6 +105,7 @@ def test_rows_that_wait_for_their_batch_come_once(path):
         path.write_text(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["epoch", "now"])
 def test_all_shards_change_at_the_same_step(path, at):
     """Those that come later to the end of the epoch find what the first one found, also if there is more by then."""

@@ -145,6 +145,7 @@ def test_many_lengths_are_chosen_from_soon_and_well():
     assert padded <= 1.01 * sum(part * 25_000 for part in (25_000, 50_000, 75_000, 100_000))
 
 
+@pytest.mark.slow
 def test_the_padding_is_the_least_that_so_few_lengths_allow():
     """Of 100,000 records of lognormal lengths; the last steps of an epoch add a little on many shards."""
     lengths = np.clip(np.round(np.random.default_rng(0).lognormal(5, 1, 100_000)), 16, 1024).astype(np.int64)
@@ -158,6 +159,7 @@ def test_the_padding_is_the_least_that_so_few_lengths_allow():
         assert least - 0.003 < bound <= padding < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_where_records_are_is_known_before_anything_is_read(shards):
     """`len`, `records_at` and `find` agree with what comes; and `last_records` with both."""
@@ -423,6 +425,7 @@ def test_a_failing_map_before_the_batches_is_named():
 # ---- streams
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [9, 60])
 def test_a_stream_of_unknown_lengths_is_batched_in_windows(window):
     """After a filter; on any workers, from any state."""

@@ -29,6 +29,7 @@ def run(operations, records=8, **sampler):
     )
 
 
+@pytest.mark.slow
 def test_a_filter_before_a_batch_fills_the_batches():
     """[1..8] → keep even → Batch(2) gives [2, 4], [6, 8], with workers too."""
     for workers in (0, 2):

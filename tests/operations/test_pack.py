@@ -435,6 +435,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PIPELINES)
 @tries(15)

@@ -213,6 +213,7 @@ def test_appended_records_join_the_epoch_in_order_without_a_shuffle():
     assert at_the_end.record_keys(np.arange(10)).tolist() == later.record_keys(np.arange(10)).tolist()
 
 
+@pytest.mark.slow
 def test_appended_records_are_shuffled_together_with_the_rest():
     """A new record comes early as often as late: over many seeds its mean place is the middle of what is left."""
     places = []

@@ -85,6 +85,7 @@ def test_an_array_longer_than_a_block_gives_the_same():
         assert np.array_equal(long[number], np.concatenate([some[number] for some in parts]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 700, FAR])
 @pytest.mark.one_in(3)
 def test_positions_that_follow_one_another_are_found_part_by_part(first):

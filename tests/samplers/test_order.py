@@ -1,6 +1,7 @@
 """What several shards leave over is an order of its own."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def test_every_position_that_is_left_comes_exactly_once(case):
     assert sorted(found.tolist()) == _left(total, reached)
 
 
+@pytest.mark.slow
 @given(_stopped(), st.data())
 def test_remainders_of_remainders_come_exactly_once_too(case, data):
     """Shards of what is left may stop anywhere again."""

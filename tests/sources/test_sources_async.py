@@ -102,6 +102,7 @@ def _double(number):
     return 2 * number
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_are_those_of_the_same_records_read_otherwise(kind):

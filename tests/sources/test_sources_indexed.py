@@ -37,6 +37,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:a worker was terminated unexpectedly")
 @pytest.mark.parametrize(
     "change", [name if name == "replaced" else pytest.param(name, marks=pytest.mark.long) for name in CHANGES]

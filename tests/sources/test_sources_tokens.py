@@ -778,6 +778,7 @@ def killed_after(path, lines):
         os._exit(code)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 @pytest.mark.parametrize("stride", chosen([1, 21], 21))
 def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):

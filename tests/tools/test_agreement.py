@@ -41,6 +41,7 @@ def recording():
         return Recording.of(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", LOOPS)
 def test_sentence_table_json_and_page_agree(name, recording):

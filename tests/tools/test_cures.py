@@ -196,6 +196,7 @@ class InPython:
         return headrace.RecordMetadata(index, index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.one_in(2)
 def test_what_a_sampler_takes_for_a_key_is_measured(workers):
@@ -271,6 +272,7 @@ def _in_order(seconds, workers, ahead):
     return max(done)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(3, 12), st.floats(0.03, 0.5), st.integers(1, 3), st.integers(0, 4))
 def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer, lesser):
     """In a simulation in which workers wait for the slow one before they go on; some are less slow than others."""
@@ -291,6 +293,7 @@ def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer,
     assert elapsed / change.seconds >= elapsed / repaired
 
 
+@pytest.mark.slow
 @given(st.floats(1e-6, 3e-4), st.floats(1e-8, 3e-5), st.integers(1, 60), st.sampled_from([0, 1, 2]))
 def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, records, workers):
     """Of what a batch costs and a record costs, eight times the records share the former: nobody gains more."""

@@ -339,6 +339,7 @@ def test_records_that_are_left_out_differ_where_they_would_come():
     assert headrace.diff(early, _omitting([keys[2]])).step == 0
 
 
+@pytest.mark.slow
 def test_records_that_are_left_out_of_a_part_are_told_by_its_name():
     """Of a mix; of streams that are joined the step is not known."""
     parts = {"a": range(20), "b": range(30)}

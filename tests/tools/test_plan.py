@@ -43,6 +43,7 @@ def test_a_plan_hides_the_work_in_a_simulation(needs, machines):
     assert len(plan.sentence) < 300
 
 
+@pytest.mark.slow
 @given(NEEDS, MACHINES, st.integers(1, 40), st.integers(0, 4))
 def test_the_length_of_a_step_is_that_of_a_simulation(needs, machines, workers, nodes):
     """With any number of workers and nodes, where tasks are alike."""

@@ -243,6 +243,7 @@ for kind in (loader("some"), steady):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
     """After the same step, with states saved, also if that host has no records left, or all batches are certain."""

@@ -174,6 +174,7 @@ def test_a_plain_iterable_has_no_state():
         assert len(list(feeder)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.one_in(6)

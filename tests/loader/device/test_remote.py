@@ -30,6 +30,7 @@ def test_batches_are_those_of_one_loader(run):
     )
 
 
+@pytest.mark.slow
 def test_hosts_with_the_same_rows_load_the_same_data(run):
     """On a mesh of data × model, devices of the model axis hold the same rows."""
     run(
@@ -70,6 +71,7 @@ def test_states_resume_on_any_number_of_hosts(run):
     )
 
 
+@pytest.mark.slow
 def test_uneven_hosts_are_refused_dropped_or_filled_up(run):
     """One has no batch at all; a short last batch that all have comes as it is."""
     run(
@@ -125,6 +127,7 @@ def test_an_error_on_a_host_is_raised_here(run):
     )
 
 
+@pytest.mark.slow
 def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
     """At each step, also after a restore, as the state is right; the iterator can be closed."""
     printed = run(
@@ -187,6 +190,7 @@ def test_wrong_arguments_are_refused(run):
     assert all("was closed" in line for line in printed[4:])
 
 
+@pytest.mark.slow
 def test_a_process_that_controls_all_hosts_is_warned(run):
     """What would read the data of all hosts names `RemoteLoader`; elsewhere nothing is said."""
     printed = run(
@@ -251,6 +255,7 @@ def test_batches_by_budget_come_in_several_shapes(run):
     )
 
 
+@pytest.mark.slow
 def test_mixes_filters_and_packs_resume_on_other_numbers_of_hosts(run):
     """Killed twice, with batches made ahead: each document comes once, with its tokens together."""
     run(
@@ -318,6 +323,7 @@ def test_missing_rows_are_repeated(run):
     )
 
 
+@pytest.mark.slow
 def test_hosts_with_batches_of_different_shapes_are_refused(run):
     """With the shapes of each; as are rows that the devices of a host cannot divide."""
     printed = run(
@@ -342,6 +348,7 @@ def test_hosts_with_batches_of_different_shapes_are_refused(run):
     assert len(printed) == 4
 
 
+@pytest.mark.slow
 def test_numbers_come_as_from_other_feeders(run):
     """Those of jax's own types, too; integers that lose bits on the devices are told once."""
     printed = run(
@@ -382,6 +389,7 @@ def test_batches_may_have_many_leaves(run):
     )
 
 
+@pytest.mark.slow
 def test_a_state_of_another_loader_is_refused(run):
     """With the host's reason."""
     printed = run(
@@ -406,6 +414,7 @@ def test_a_state_of_another_loader_is_refused(run):
     assert all("the state does not fit the loader of a host: " in line for line in printed)
 
 
+@pytest.mark.slow
 def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
     """By `on_preemption`, as other iterators."""
     run(
@@ -430,6 +439,7 @@ def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
     )
 
 
+@pytest.mark.slow
 def test_states_are_saved_in_files(run):
     """By `StateFile`, which may also restore at once on another number of hosts."""
     run(

@@ -54,6 +54,7 @@ def test_each_epoch_is_that_of_the_loaders(loops):
     )
 
 
+@pytest.mark.slow
 def test_epochs_resume_on_other_numbers_of_hosts(loops):
     """Killed in the second epoch, and after a loop: each record comes once in each epoch."""
     loops(
@@ -80,6 +81,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
     )
 
 
+@pytest.mark.slow
 def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
     """With "drop", each epoch ends with its shortest host, and the next begins from its start; with "error", it is refused."""
     loops(
@@ -134,6 +136,7 @@ def test_wrong_epochs_are_refused(loops):
     assert "needs a make_loader that returns a DataLoader" in printed[4]
 
 
+@pytest.mark.slow
 def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
     """A run whose hosts had a process each goes on in one process that controls all hosts."""
     loops(
@@ -156,6 +159,7 @@ def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
     )
 
 
+@pytest.mark.slow
 def test_epochs_of_shards_with_processes_of_their_own_are_restored(loops):
     """In the middle of the second epoch, on another number of hosts."""
     loops(

@@ -20,6 +20,7 @@ def test_it_has_the_members_of_a_feeder(run):
     )
 
 
+@pytest.mark.slow
 def test_lengths_and_records_are_those_of_all_hosts(run):
     """As those of the loaders of the shards at the same step, whatever was made ahead; also after a resume."""
     run(
@@ -128,6 +129,7 @@ def test_a_change_of_the_run_holds_from_its_step_on(run):
     assert "at_step=5" in printed
 
 
+@pytest.mark.slow
 def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
     """As by `next`, with the host's error; only statistics, which other threads ask for, have nothing of such hosts."""
     run(
@@ -160,6 +162,7 @@ def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
     )
 
 
+@pytest.mark.slow
 def test_a_function_that_omits_records_is_sent_to_the_hosts(run, tmp_path):
     """Also one that has no name in a module, as `make_loader`."""
     run(

@@ -101,6 +101,7 @@ def test_a_stopped_and_continued_worker_changes_nothing():
     assert got == expected
 
 
+@pytest.mark.slow
 def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key():
     """Beyond a limit of the address space the operation's MemoryError arrives, and the next step may go on."""
 
@@ -250,6 +251,7 @@ def test_a_further_worker_costs_little_memory():
     assert five - one < 4 * (16 << 20)
 
 
+@pytest.mark.slow
 def test_batches_smaller_than_a_page_share_memory():
     """They stand side by side, 64-byte aligned, and one that is kept stays what it is."""
     operations = [lambda x: np.full(20, x), Batch(4)]

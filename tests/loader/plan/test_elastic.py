@@ -144,6 +144,7 @@ def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after)
     assert len(json.loads(second[0].get_state())["history"]["shards"][0][1]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["batch", "flat map, filter, batch"])
 def test_a_lineage_stays_short_and_the_state_small(name):
@@ -246,6 +247,7 @@ def test_strict_false_goes_on_with_another_pipeline():
     assert next(other).tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.slow
 @tries(40)
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
 @pytest.mark.parametrize("shared", [False, True])

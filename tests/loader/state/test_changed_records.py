@@ -158,6 +158,7 @@ def test_more_omitted_records_need_the_states_of_all_shards(steps):
             iterator.set_states(states)
 
 
+@pytest.mark.slow
 def test_the_state_of_one_shard_restores_any_number_of_shards_at_equal_steps():
     """As the states of all shards would, also with more records left out, and other batches."""
     states = _stands(3, (2, 2, 2))

@@ -78,6 +78,7 @@ def begun(operations, steps):
     return seen, [iterator.get_state() for iterator in former]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("name", PIPELINES)

@@ -309,6 +309,7 @@ def test_a_change_of_a_step_after_the_end_has_no_effect():
     assert sum(lengths) == 2 * RECORDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "by_feeder"), chosen(product(["plain", "weights"], [False, True]), ("weights", True)))
 def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(kind, by_feeder):
     """The other shards have at most one record more. They deliver it as if there had been no call."""

@@ -137,6 +137,7 @@ def test_the_slowest_record_is_known():
             assert iterator._pipeline.place_of(worst.slowest_tag)[1] == 77
 
 
+@pytest.mark.slow
 def test_tasks_are_told_one_by_one():
     """When each was submitted, done, asked for and taken, in this order; and of which rows a batch was made."""
     stats = _drained(load(range(100), transformations=[Filter(_even), Batch(8)], num_epochs=1, worker_count=1))
@@ -163,6 +164,7 @@ def test_the_deaths_of_workers_are_counted():
         assert "SIGKILL" in observer.last_of_workers()[-1].what
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report it in this way")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_largest_memory_of_a_worker_process_is_known(workers):

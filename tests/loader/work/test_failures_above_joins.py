@@ -220,6 +220,7 @@ def test_only_a_record_that_ends_its_worker_is_left_out_above_a_join(above: Any)
         assert first + list(iterator) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "dataset", [mixed(), mixed().window_shuffle(10, seed=1), numbers(0, 30).window_shuffle(10, seed=1)],

@@ -234,6 +234,7 @@ def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead
         assert sorted(source.keys) == list(range(taken + ahead))
 
 
+@pytest.mark.slow
 def test_a_worker_process_begins_no_more_records_than_the_buffer_holds():
     """Beside those of the batch that it works on: each record tells how many reads had begun before its own ended."""
     loader = endless(Begun(4000), [Batch(10)], worker_count=1, read_options=ReadOptions(8, 40))
@@ -252,6 +253,7 @@ class Begun(Counted):
         return len(self.keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("where", ["inline", "threads"])
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
