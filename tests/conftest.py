@@ -90,13 +90,15 @@ OF_FILES = {
     "docs": (
         "tests/test_docs",
         "tests/test_examples",
+        "tests/test_messages",
         "tests/test_notebooks",
         "tests/test_recipes",
+        "tests/test_structure",
         "tests/test_types",
         "tests/test_wheel",
     ),
 }
-"""Files whose tests all have a mark: those of other libraries, and those of the docs. Plain pytest imports none of them."""
+"""Files whose tests all have a mark: those of other libraries, and of docs and style. Plain pytest imports none of them."""
 
 
 def _marks(path):

@@ -108,6 +108,7 @@ def test_parts_by_name_and_by_number():
     assert [x // 2 for x in datasets["train"]] == list(by_name["train"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_chains_are_divided_and_go_on(workers):
     """What comes after a split is as after any dataset: shuffled, repeated, batched, resumed, sharded."""
@@ -148,6 +149,7 @@ def test_folds_are_each_once_the_test_set(of, more):
         assert 4 <= len(test) <= 7
 
 
+@pytest.mark.slow
 def test_no_fold_is_empty_if_there_is_a_record_for_each():
     """Though classes of few records are rounded."""
     for seed in range(12):

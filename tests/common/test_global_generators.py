@@ -190,6 +190,7 @@ def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_cou
     assert len(one) < 500
 
 
+@pytest.mark.slow
 def test_operations_that_draw_from_their_own_generators_are_not_told():
     """The generator that is passed, generators of the user's own in this process, and seed_globals=True: no warning."""
     own = np.random.default_rng(0)

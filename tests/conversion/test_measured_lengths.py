@@ -24,6 +24,7 @@ from headrace.tools import command_line
 TEXTS = ["x" * (number % 37) for number in range(3000)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_function_of_a_record_gives_its_length(worker_count):
     """In the order of keys, whoever reads."""

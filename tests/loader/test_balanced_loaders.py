@@ -117,6 +117,7 @@ def test_packed_rows_of_balanced_shards_hold_each_document_once():
         assert sorted(tokens([*seen, *rest])) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("shards", [2, 3])
 def test_records_at_and_find_know_the_deal(shards):
@@ -346,6 +347,7 @@ def test_mixes_of_sources_are_balanced(shards):
     assert [_keys(parts) for parts, _ in zip(zip(*again), range(7))] == batches[5:]
 
 
+@pytest.mark.slow
 def test_a_balanced_mix_is_changed_between_global_batches():
     """What was dealt by the former mix is read as it was dealt; inside of it a change is refused."""
     iterators = [iter(_mix(shard, 2)) for shard in range(2)]

@@ -241,6 +241,7 @@ def test_two_changes_within_a_step_are_the_same_for_all_shards(tmp_path):
     assert not [name for name in written if "unfinished" in name]
 
 
+@pytest.mark.slow
 def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
     """The epoch ends between their rows of the last step."""
     path = tmp_path / "sizes.json"
@@ -259,6 +260,7 @@ def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
     assert [_take(shard, 9) for shard in again] == keys
 
 
+@pytest.mark.slow
 def test_a_trace_tells_the_generation_of_each_part(folder):
     """Of the part that grew and is drawn; what did not grow tells none."""
 

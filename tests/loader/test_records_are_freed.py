@@ -250,7 +250,7 @@ PLACES = (("inline", "skip"), ("inline", "raise"), ("threads", "skip"))
 FAILING = [(kind, *place) for kind in (Tracked, TrackedMany, TrackedAsync) for place in PLACES]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("kind", "where", "on_error"), FAILING)
 def test_records_that_fail_are_freed_too(kind, where, on_error):

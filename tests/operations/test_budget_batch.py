@@ -241,6 +241,7 @@ def test_a_damaged_history_is_refused(layers, endless):
         assert len(order.after(tuple(map(tuple, layers)), ShardOptions(0, 3))) >= 0
 
 
+@pytest.mark.slow
 def test_epochs_are_loops_of_their_own():
     """Each has all records, on shards of equal length."""
     for shard in range(2):

@@ -48,6 +48,7 @@ def _best_of_two(costs):
     return min(max(one, int(costs.sum()) - one) for one in of_one)
 
 
+@pytest.mark.slow
 def test_two_halves_are_nearly_the_best_there_are():
     """Beside all halves of 12 records: never more than 10 % above the best, and 1 % in the mean."""
     ratios = []

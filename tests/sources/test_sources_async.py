@@ -25,6 +25,7 @@ from headrace.sources.facts import facts_of
 KINDS = [AsyncCounted, AsyncCountedMany, AsyncCountedBoth]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
@@ -79,6 +80,7 @@ def test_an_asynchronous_source_is_an_ordinary_one(kind):
     assert as_source(source) is source
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", chosen(KINDS, AsyncCountedBoth))
 @pytest.mark.parametrize("where", WHERE)
 def test_its_stream_is_that_of_its_records(kind, where):

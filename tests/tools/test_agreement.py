@@ -172,6 +172,7 @@ def _busy(number):
     return number
 
 
+@pytest.mark.slow
 def test_the_store_of_these_tests_is_what_a_loader_tells():
     """The facts of a source that reads one record at a time, as the arithmetic expects them."""
 

@@ -63,6 +63,7 @@ def test_a_named_loader_is_measured_alone(tmp_path, capsys):
     assert told["sentence"].startswith("Your step waits ")
 
 
+@pytest.mark.slow
 def test_a_feeders_loop_is_measured_as_the_users(tmp_path, capsys):
     """What is waited for is told of the loop over devices, not of the feeder's own."""
     pytest.importorskip("jax")
@@ -79,6 +80,7 @@ def test_a_program_that_only_defines_a_loader_has_that_measured(tmp_path, capsys
     assert capsys.readouterr().out.startswith("Batches come ")
 
 
+@pytest.mark.slow
 def test_a_step_of_some_length_has_its_effect_or_is_refused(tmp_path, capsys):
     """A program that only defines a loader is measured beside such a step; one with steps of its own says what to do."""
     text = TRAINS.replace("{more}", "")

@@ -132,6 +132,7 @@ def test_digits_are_drawn_where_scikit_learn_is_not_installed(monkeypatch):
     assert np.linalg.norm(means[:, None] - means, axis=-1)[~np.eye(10, dtype=bool)].min() > 0.3
 
 
+@pytest.mark.slow
 def test_records_of_the_test_are_never_trained_on(tmp_path):
     """By their numbers, over more than an epoch."""
     digits, _ = load_digits()

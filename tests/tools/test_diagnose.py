@@ -159,6 +159,7 @@ def test_without_workers_the_feeders_thread_works_beside_the_users_step():
     assert step_seconds(transforming, 0) == pytest.approx(0.0216)
 
 
+@pytest.mark.slow
 def test_a_loader_is_diagnosed_with_and_without_a_step():
     """With its own workers; the numbers are those of the loader."""
     loader = headrace.load(range(1000), transformations=[wait], batch_size=4)

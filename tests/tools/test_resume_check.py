@@ -47,6 +47,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("number", "worker_counts"),
     [*((number, (0,)) for number in range(len(STRANGE))), *chosen([(n, (0, 1)) for n in range(5)], (1, (0, 1)))],

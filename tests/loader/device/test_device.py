@@ -123,6 +123,7 @@ def test_device_put_feeds_from_anything():
 # ---- Memory
 
 
+@pytest.mark.slow
 def test_a_batch_is_not_copied():
     """On the CPU the arrays on the device are the slab that the loader filled; the slab lives as long as they do."""
     seen = []

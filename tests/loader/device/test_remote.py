@@ -47,6 +47,7 @@ def test_hosts_with_the_same_rows_load_the_same_data(run):
     )
 
 
+@pytest.mark.slow
 def test_states_resume_on_any_number_of_hosts(run):
     """After filters, packs and mixes: each record comes once, whatever was prefetched, and the tree is small."""
     run(
@@ -156,6 +157,7 @@ def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
     assert all("process 1 failed: OSError: no such folder" in line for line in printed)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_refused(run):
     """With the value, and what to pass."""
     printed = run(
@@ -372,6 +374,7 @@ def test_numbers_come_as_from_other_feeders(run):
     assert "outside of [-2147483648, 2147483647]" in printed[0]
 
 
+@pytest.mark.slow
 def test_batches_may_have_many_leaves(run):
     """Their description, which is longer than one array of text, comes in parts; the state is that of all leaves."""
     run(

@@ -31,6 +31,7 @@ def loops(run):
     return lambda program: run(EPOCHS + textwrap.dedent(program))
 
 
+@pytest.mark.slow
 def test_each_epoch_is_that_of_the_loaders(loops):
     """The rows of each host are those of its loader's epoch; steps are counted over all epochs."""
     loops(
@@ -105,6 +106,7 @@ def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
     )
 
 
+@pytest.mark.slow
 def test_wrong_epochs_are_refused(loops):
     """Numbers of epochs, states of one loop, and what is not a `DataLoader`, with what to do."""
     printed = loops(

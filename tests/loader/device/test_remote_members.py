@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("jax.experimental.colocated_python")
 
 
+@pytest.mark.slow
 def test_it_has_the_members_of_a_feeder(run):
     """Except the iterator of this process, from which a feeder reads."""
     run(
@@ -61,6 +62,7 @@ def test_lengths_and_records_are_those_of_all_hosts(run):
     )
 
 
+@pytest.mark.slow
 def test_what_the_hosts_do_not_know_is_refused(run):
     """With what to do instead; closed iterators say so, and metrics leave the values out."""
     printed = run(
@@ -91,6 +93,7 @@ def test_what_the_hosts_do_not_know_is_refused(run):
     assert "Ask before you close it" in printed[3]
 
 
+@pytest.mark.slow
 def test_a_change_of_the_run_holds_from_its_step_on(run):
     """Whatever was made ahead, as for a feeder of the same loader; the state tells it, also on another number of hosts."""
     printed = run(

@@ -281,6 +281,7 @@ def test_short_epochs_come_to_the_same_workers(tasks, monkeypatch):
     assert set(found[-100:]) == {8}
 
 
+@pytest.mark.slow
 def test_epochs_that_end_before_workers_begin_go_without(monkeypatch):
     """Nothing more is tried then."""
     assert list(_epochs(monkeypatch, 60, 12, Tuning(), LateTeam))[-20:] == [0] * 20

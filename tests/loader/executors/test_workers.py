@@ -638,6 +638,7 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
     """It comes between the moment in which the process exists and that in which its number is known."""
     make = subprocess.Popen
@@ -873,6 +874,7 @@ def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record
     assert "terminated unexpectedly" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_workers_cannot_unpickle_says_so():
     """When a module is not to be found in the workers, the error there is raised here, with a word about where."""
 

@@ -200,7 +200,7 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_the_records_after_the_last_element_are_known(name, worker_count):
     """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
     (one,) = _shards(name, 1, 40, worker_count=worker_count)

@@ -209,6 +209,7 @@ def test_an_iterator_is_restored_twice_after_records_were_appended(tmp_path):
         assert [batch.tolist() for batch in iterator] == rest
 
 
+@pytest.mark.slow
 def test_a_part_drawn_by_weight_is_restored_over_a_source_that_has_grown(tmp_path):
     """Its order cannot change, so the state names no generation of its source."""
     path = tmp_path / "sizes.json"

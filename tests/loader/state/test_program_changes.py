@@ -298,6 +298,7 @@ def test_statistics_and_skipped_records_go_on_after_a_change():
     assert run.step == 4
 
 
+@pytest.mark.slow
 def test_a_change_of_a_step_after_the_end_has_no_effect():
     """Also on shards of unequal lengths."""
     lengths = []

@@ -60,6 +60,7 @@ def _drained(loader):
         return iterator.stats()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("workers", "kind"), WORKERS)
 def test_records_rows_and_bytes_are_counted(workers, kind):
     """Each once, by stage: here rows that pass a filter, and then batches of them."""
@@ -299,6 +300,7 @@ def test_packs_are_stages_as_others():
     assert stage.rows * 16 >= sum(map(len, documents))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="only Linux tells")
 def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
     """Two threads on one processor each need it all the time, though each has it for half of that."""

@@ -34,6 +34,7 @@ def _ends_at(deadly: int) -> Any:
     return ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operations", "keys"),
     [
@@ -96,6 +97,7 @@ def test_a_record_that_hangs_its_worker_can_be_skipped(caplog):
     assert "timeout=0.5 s" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_batch_that_ends_its_worker_can_be_skipped():
     """Behind a batch the whole batch is left out."""
 

@@ -99,7 +99,7 @@ def test_after_a_failure_nothing_is_jumped_over(join: str, run: dict[str, Any]):
         assert before + list(iterator) == whole
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("above", ABOVE)
 def test_every_state_before_a_failure_goes_on_when_it_is_repaired(above: str):
     """Whatever stands between the join and what fails."""
