@@ -71,7 +71,6 @@ OF_FILES = {
         "tests/conversion/test_convert_hugging_face",
         "tests/conversion/test_convert_remote",
         "tests/files/test_remote_files",
-        "tests/loader/executors/test_ray",
         "tests/operations/test_augment",
         "tests/operations/test_images",
         "tests/operations/test_video",

@@ -55,6 +55,7 @@ LEFT_OUT = ("loader/executors/ray/", "sources/arrow/lance")
 OF_LIBRARIES = (
     "sources/arrays/hdf5",
     "sources/arrays/other_files",
+    "sources/arrays/tables",
     "sources/arrays/xarray",
     "sources/arrays/zarr",
     "sources/arrow/hugging_face",

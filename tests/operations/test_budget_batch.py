@@ -159,7 +159,6 @@ def test_the_padding_is_the_least_that_so_few_lengths_allow():
         assert least - 0.003 < bound <= padding < most
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_where_records_are_is_known_before_anything_is_read(shards):
     """`len`, `records_at` and `find` agree with what comes; and `last_records` with both."""

@@ -198,7 +198,6 @@ class PlayedLoop:
         return workers
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pauses", [[40.0, 30.0], [0.001] * 30 + [25.0]], ids=["compiles", "evaluates"])
 def test_pauses_do_not_count(pauses, monkeypatch):
     """JAX compiles in the first two steps, and others evaluate or save: that is not a loop that hardly waits."""
