@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):
     """With growth="hand" they do; else an error says so when the stream is made."""

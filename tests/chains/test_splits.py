@@ -108,6 +108,7 @@ def test_parts_by_name_and_by_number():
     assert [x // 2 for x in datasets["train"]] == list(by_name["train"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_chains_are_divided_and_go_on(workers):

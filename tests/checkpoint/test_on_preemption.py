@@ -259,7 +259,7 @@ PROGRAM = textwrap.dedent("""
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, whole_group, tmp_path):

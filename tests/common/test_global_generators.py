@@ -354,6 +354,7 @@ class Compose:
         return np.array([record, *(each.random_generator.random() for each in self.transforms)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
 @pytest.mark.slow
 def test_with_seed_globals_generators_that_operations_hold_are_seeded_too(where):

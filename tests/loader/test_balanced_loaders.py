@@ -53,6 +53,7 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
     assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_step_is_resumed_on_other_shards(workers):

@@ -344,6 +344,7 @@ def _chain(shard, shards, cost=COST, **options):
     return rows.to_iter_dataset(shard_options=shard_options, **balance, **options).batch(GLOBAL // shards)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 3])
 def test_packed_chains_are_balanced_by_the_segments_of_their_rows(shards):

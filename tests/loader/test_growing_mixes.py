@@ -142,7 +142,7 @@ def test_a_mix_waits_for_the_writer_of_a_part(folder):
     assert _of(keys) == ([*range(7)], [*range(6)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_files_of_a_part_grow(tmp_path):
     """Token files beside a part of ArrayRecord that stays what it is; two shards, on workers."""
     tokens, records = FORMATS["tokens"], FORMATS["array_record"]

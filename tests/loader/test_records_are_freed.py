@@ -281,6 +281,7 @@ class Reports(Tracked):
         return record
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [[_first, Batch(4)], [Filter(len), _first, Batch(4)], [Pack(8, window=16)]])
 @pytest.mark.slow
 def test_workers_free_their_records_without_the_garbage_collector(operations):

@@ -51,7 +51,7 @@ if index == 0:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
 def test_a_slow_host_is_named_within_100_steps(by, tmp_path):
     """One of eight, with the operation that takes its time; nobody waits for anybody to find that out."""

@@ -307,6 +307,7 @@ def test_many_omitted_keys_take_little_memory():
     assert len(pickle.dumps(made)) < 820_000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.slow
 def test_a_thousand_growths_join_one_epoch(shuffle):

@@ -294,6 +294,7 @@ class Cancelling(Counted):
         return key
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("operations", [[], [Batch(4)]])
 @pytest.mark.slow

@@ -192,7 +192,7 @@ def test_wrong_arguments_are_refused(run):
     assert all("was closed" in line for line in printed[4:])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_controls_all_hosts_is_warned(run):
     """What would read the data of all hosts names `RemoteLoader`; elsewhere nothing is said."""
     printed = run(
@@ -257,7 +257,7 @@ def test_batches_by_budget_come_in_several_shapes(run):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mixes_filters_and_packs_resume_on_other_numbers_of_hosts(run):
     """Killed twice, with batches made ahead: each document comes once, with its tokens together."""
     run(
@@ -325,7 +325,7 @@ def test_missing_rows_are_repeated(run):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hosts_with_batches_of_different_shapes_are_refused(run):
     """With the shapes of each; as are rows that the devices of a host cannot divide."""
     printed = run(
@@ -350,7 +350,7 @@ def test_hosts_with_batches_of_different_shapes_are_refused(run):
     assert len(printed) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_numbers_come_as_from_other_feeders(run):
     """Those of jax's own types, too; integers that lose bits on the devices are told once."""
     printed = run(
@@ -374,7 +374,7 @@ def test_numbers_come_as_from_other_feeders(run):
     assert "outside of [-2147483648, 2147483647]" in printed[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_may_have_many_leaves(run):
     """Their description, which is longer than one array of text, comes in parts; the state is that of all leaves."""
     run(
@@ -392,7 +392,7 @@ def test_batches_may_have_many_leaves(run):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_state_of_another_loader_is_refused(run):
     """With the host's reason."""
     printed = run(

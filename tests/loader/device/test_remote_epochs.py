@@ -82,7 +82,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
     """With "drop", each epoch ends with its shortest host, and the next begins from its start; with "error", it is refused."""
     loops(
@@ -138,7 +138,7 @@ def test_wrong_epochs_are_refused(loops):
     assert "needs a make_loader that returns a DataLoader" in printed[4]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
     """A run whose hosts had a process each goes on in one process that controls all hosts."""
     loops(

@@ -62,7 +62,7 @@ def test_lengths_and_records_are_those_of_all_hosts(run):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_hosts_do_not_know_is_refused(run):
     """With what to do instead; closed iterators say so, and metrics leave the values out."""
     printed = run(

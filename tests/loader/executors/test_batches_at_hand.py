@@ -46,6 +46,7 @@ def test_batches_of_packed_rows_are_parts_of_the_memory_of_these():
     assert steps.count(3 * ROW * 4) > len(steps) / 2
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.slow
 def test_the_stream_and_all_states_are_those_of_the_loop_without_workers(name):

@@ -270,6 +270,7 @@ class StaysOpen(ProcessTransport):
         self.every.append(self)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "test", "error", "match"),

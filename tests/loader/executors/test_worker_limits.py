@@ -143,6 +143,7 @@ def _may_mount() -> bool:
     return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small /dev/shm")
 @pytest.mark.parametrize("transport", ["", "portable"])
 @pytest.mark.slow
@@ -230,7 +231,7 @@ def test_many_iterators_leave_nothing(iterators):
     assert psutil.Process().memory_info().rss - resident < 4 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @linux_only
 def test_a_further_worker_costs_little_memory():
     """Less than 16 MB of proportional set size for each (11 measured alone), with a source of 50 MB that all share."""

@@ -311,6 +311,7 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
         assert sorted(seen + [n for batch in whole for n in batch.tolist()]) == sorted([*range(20)] * 3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("records", [10, 37, 64])
 @pytest.mark.slow
 def test_a_rare_record_of_an_endless_stream_still_comes_after_the_shards_change(records):

@@ -119,6 +119,7 @@ def test_nothing_is_read_to_take_up_windows_of_documents():
 NOISE = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("before", [[], [KEEP]], ids=["documents", "rows"])
 def test_workers_finish_what_others_had_begun(worker_count, before):

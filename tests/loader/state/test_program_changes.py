@@ -188,6 +188,7 @@ def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
         assert came.count(key) == (2 if key not in omitted else int(key in early))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shards", [1, 2])
 def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_count):

@@ -165,6 +165,7 @@ def test_the_deaths_of_workers_are_counted():
         assert "SIGKILL" in observer.last_of_workers()[-1].what
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report it in this way")
 @pytest.mark.parametrize("workers", [1, 2])
