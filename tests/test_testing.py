@@ -29,7 +29,7 @@ class TestMap(OperationConformance):
         return [headrace.MapTransform(lambda key: key * 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 class TestRandomMap(OperationConformance):
     worker_counts = (1,)
 
@@ -67,7 +67,7 @@ class TestPack(OperationConformance):
         return element["tokens"][element["tokens_segment_ids"] > 0].tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 class TestWindowShuffle(OperationConformance):
     worker_counts = (1,)
 
@@ -82,7 +82,7 @@ class TestShuffle(SamplerConformance):
         return headrace.IndexSampler(self.count, shuffle=True, seed=1, num_epochs=2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 class TestBlockShuffle(SamplerConformance):
     worker_counts = (1,)
 
@@ -91,7 +91,7 @@ class TestBlockShuffle(SamplerConformance):
         return headrace.IndexSampler(self.count, shuffle=shuffle, seed=1, num_epochs=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 class TestWeighted(SamplerConformance):
     each_once = False
     worker_counts = (1,)

@@ -69,7 +69,7 @@ def test_each_epoch_of_batches_has_the_same_records_and_draws_anew(name):
     assert not {*epochs[1]} & {*epochs[2]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORD_CHAINS)
 @pytest.mark.one_in(4)
 def test_batches_of_any_chain_go_on_with_other_shards(name):

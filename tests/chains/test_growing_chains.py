@@ -125,7 +125,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):

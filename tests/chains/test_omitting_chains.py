@@ -114,7 +114,7 @@ def _of_stream(stream, state=None, steps=None):
         return taken, iterator.get_state()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_stream_leaves_out_records_of_its_source(name):
@@ -260,7 +260,7 @@ def _check_rest(keys, expected, *gone):
         assert len(mine) >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("steps", range(0, 80, 13))
 @pytest.mark.one_in(3)
 def test_streams_that_are_mixed_go_on_without_more_records(steps):

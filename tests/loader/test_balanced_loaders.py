@@ -54,7 +54,7 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_step_is_resumed_on_other_shards(workers):
     """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""

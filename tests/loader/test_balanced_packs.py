@@ -345,7 +345,7 @@ def _chain(shard, shards, cost=COST, **options):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [2, 3])
 def test_packed_chains_are_balanced_by_the_segments_of_their_rows(shards):
     """The same global batches as without; sums are closer; at any step on other shards. In later epochs, too."""

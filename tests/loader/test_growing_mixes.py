@@ -97,7 +97,7 @@ def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growt
     assert [sorted(part) for part in _of(keys)] == [[*range(a)], [*range(b)]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("former", ["hand", "plain"])
 @pytest.mark.parametrize("later", ["hand", "epoch"])

@@ -231,11 +231,11 @@ def test_a_mix_that_nothing_passes_is_an_error(other):
 
 
 TAKES_NO_MORE = [(0, [1, 1]), (4, [0, 1])]
-SLOW = pytest.mark.slow
+LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize("is_endless", [True, False])
-@pytest.mark.parametrize("weights", [[1, 2], pytest.param([0, 1], marks=SLOW), pytest.param(TAKES_NO_MORE, marks=SLOW)])
+@pytest.mark.parametrize("weights", [[1, 2], pytest.param([0, 1], marks=LONG), pytest.param(TAKES_NO_MORE, marks=LONG)])
 def test_joined_streams_that_nothing_passes_are_an_error(is_endless, weights):
     """Also if no more records of one of them are taken, whether it has an end or not."""
     short, long = (headrace.MapDataset.source(range(count)) for count in (10, 300))

@@ -309,7 +309,7 @@ def test_many_omitted_keys_take_little_memory():
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_growths_join_one_epoch(shuffle):
     """Each record comes once in it, its position is found, and the order is pickled."""
     growths = 1200

@@ -151,7 +151,7 @@ def test_a_program_may_clean_up_and_end_as_it_likes_when_it_is_interrupted(tmp_p
     assert "Measured: " in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_program_that_goes_on_whatever_comes_is_ended(tmp_path):
     """One line says why; nothing is left running."""
     (tmp_path / "train.py").write_text(
@@ -216,7 +216,7 @@ def test_the_page_and_the_timeline_are_two_files(tmp_path, capsys):
     assert "Pass two different files" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     """As `head`: nothing is printed on standard error."""
     (tmp_path / "train.py").write_text("import headrace\nloader = headrace.load(range(100_000), batch_size=10_000)")

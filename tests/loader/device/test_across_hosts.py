@@ -127,7 +127,7 @@ for policy in ("drop", "pad", "repeat"):
 
 
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
-@pytest.mark.slow
+@pytest.mark.long
 def test_states_of_uneven_hosts_are_exact(by, tmp_path):
     """From each step the same batches follow; on one host, each record that no host delivered follows once."""
     said = together(STATES, folder_for(by, tmp_path), by=by)

@@ -36,7 +36,7 @@ from headrace.loader.options import ExecutionOptions
 from headrace.loader.work.tasks import SpanTask
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
 @pytest.mark.parametrize("kind", ["process", "thread"])

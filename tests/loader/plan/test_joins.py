@@ -12,7 +12,7 @@ from headrace.errors import CheckpointError, JoinError
 ONE = NoSharding()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize(("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")])
