@@ -61,29 +61,74 @@ def pytest_configure(config):
         os.environ["HEADRACE_LONG_TESTS"] = "1"
 
 
-OF_LIBRARIES = (
-    "tests/compat/test_clients",
-    "tests/compat/test_grain_",
-    "tests/compat/test_guides",
-    "tests/compat/test_keras",
-    "tests/conversion/test_convert_beam",
-    "tests/bench/test_bench_loaders",
-    "tests/bench/test_bench_resume",
-    "tests/sources/test_sources_lance",
-    "tests/sources/test_sources_tfds",
-)
-"""Tests that compare headrace with Grain and others, or need what few users have. Their mark is `library`; they are slow."""
+LEFT_OUT = ("long", "slow", "library", "docs")
+"""Marks of tests that only the option `--long` runs."""
+
+OF_FILES = {
+    "library": (
+        "tests/bench/test_bench_loaders",
+        "tests/bench/test_bench_resume",
+        "tests/chains/test_hugging_face_streams",
+        "tests/compat/",
+        "tests/conversion/test_convert_beam",
+        "tests/conversion/test_convert_hugging_face",
+        "tests/conversion/test_convert_remote",
+        "tests/files/test_remote_files",
+        "tests/operations/test_augment",
+        "tests/operations/test_images",
+        "tests/operations/test_video",
+        "tests/reporting/test_report",
+        "tests/sources/test_hdf5_rows",
+        "tests/sources/test_remote_",
+        "tests/sources/test_rlds",
+        "tests/sources/test_sources_arrays",
+        "tests/sources/test_sources_hugging_face",
+        "tests/sources/test_sources_lance",
+        "tests/sources/test_sources_lerobot",
+        "tests/sources/test_sources_tables",
+        "tests/sources/test_sources_tfds",
+        "tests/sources/test_sources_xarray",
+    ),
+    "docs": (
+        "tests/test_docs",
+        "tests/test_examples",
+        "tests/test_messages",
+        "tests/test_notebooks",
+        "tests/test_recipes",
+        "tests/test_structure",
+        "tests/test_types",
+        "tests/test_wheel",
+    ),
+}
+"""Files whose tests all have a mark: those of other libraries, and of docs and style. Plain pytest imports none of them."""
+
+
+def _marks(path):
+    """The marks of all tests of a file."""
+    place = os.path.relpath(path, ROOT)
+    return [mark for mark, files in OF_FILES.items() if place.startswith(files)]
+
+
+def _is_named(path, config):
+    """Whether the command line names this file, or a test of it."""
+    return any(Path(name.split("::")[0]).resolve() == path for name in config.args)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files of which plain pytest runs no test are not imported: their libraries take seconds in each process."""
+    if config.getoption("--long") or not _marks(collection_path) or collection_path.is_dir():
+        return None
+    return None if _is_named(collection_path, config) else True
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without the options, long and slow tests are left out. What runs in actors is long, and needs a cluster.
+    """Without the options, tests with one of the marks are left out, but for those of a file that is named.
 
-    A share is one of the long tests. Slow tests are in each share.
+    What runs in actors is long, and needs a cluster. A share is one of the long tests. The others are in each share.
     """
     for item in items:
-        if item.location[0].startswith(OF_LIBRARIES):
-            item.add_marker("library")
-            item.add_marker("slow")
+        for mark in _marks(item.path):
+            item.add_marker(mark)
         parameters = getattr(item, "callspec", item).__dict__.get("params", {}).values()
         if "actors" in [one for one in parameters if isinstance(one, str)]:
             item.add_marker("long")
@@ -94,7 +139,8 @@ def pytest_collection_modifyitems(config, items):
     chosen, left_out = [], []
     for item in items:
         in_share = not item.get_closest_marker("long") or crc32(item.nodeid.encode()) % shares == number - 1
-        always = not item.get_closest_marker("long") and not item.get_closest_marker("slow")
+        marks = {mark for mark in LEFT_OUT if item.get_closest_marker(mark)}
+        always = not (marks - {*OF_FILES} if _is_named(item.path, config) else marks)
         (chosen if always or (config.getoption("--long") and in_share) else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = chosen
@@ -105,7 +151,7 @@ def _mark_thinned(items):
     cases = defaultdict(list)
     for item in items:
         if thinned := item.get_closest_marker("one_in"):
-            cases[item.location[0], item.originalname, thinned.args[0]].append(item)
+            cases[item.path, item.originalname, thinned.args[0]].append(item)
     for (*_, n), of_test in cases.items():
         of_test.sort(key=lambda item: crc32(item.name.encode()))
         for item in of_test[-(-len(of_test) // n) :]:

@@ -45,6 +45,7 @@ def whole(every):
     return [each for each in every if not MODULE.is_part(each)]
 
 
+@pytest.mark.slow
 def test_the_table_has_the_messages_of_the_package(every):
     """Several hundred, of most packages, with their values left out."""
     assert len(every) > 800

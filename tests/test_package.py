@@ -39,6 +39,7 @@ def test_importing_headrace_imports_no_heavy_library():
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_worker_process_imports_nothing_that_few_pipelines_need():
     """What a worker process imports before it knows its pipeline has no mix, no temporary files, no generator of NumPy's."""
     seldom = {

@@ -142,6 +142,7 @@ def test_every_module_of_the_loader_has_a_package():
     assert not [module for module in MODULES if module.startswith("loader.") and _layer(module) is None]
 
 
+@pytest.mark.slow
 def test_packages_import_one_way():
     """From the top to the bottom; samplers, sources and operations do not know one another."""
     above = {
@@ -261,6 +262,7 @@ def test_the_code_becomes_no_worse(what):
     assert len(found) <= MOST[what], f"{what}: {len(found)}{listed}"
 
 
+@pytest.mark.slow
 def test_no_package_hides_a_package_that_users_import():
     """In a clone, `import datasets` finds Hugging Face's library: no folder or module of the root has its name."""
     packages = {module.partition(".")[0] for module in MODULES} - {"", "__main__"}

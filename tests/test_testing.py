@@ -29,6 +29,7 @@ class TestMap(OperationConformance):
         return [headrace.MapTransform(lambda key: key * 2)]
 
 
+@pytest.mark.long
 class TestRandomMap(OperationConformance):
     worker_counts = (1,)
 
@@ -66,6 +67,7 @@ class TestPack(OperationConformance):
         return element["tokens"][element["tokens_segment_ids"] > 0].tolist()
 
 
+@pytest.mark.long
 class TestWindowShuffle(OperationConformance):
     worker_counts = (1,)
 
@@ -80,6 +82,7 @@ class TestShuffle(SamplerConformance):
         return headrace.IndexSampler(self.count, shuffle=True, seed=1, num_epochs=2)
 
 
+@pytest.mark.long
 class TestBlockShuffle(SamplerConformance):
     worker_counts = (1,)
 
@@ -88,6 +91,7 @@ class TestBlockShuffle(SamplerConformance):
         return headrace.IndexSampler(self.count, shuffle=shuffle, seed=1, num_epochs=1)
 
 
+@pytest.mark.long
 class TestWeighted(SamplerConformance):
     each_once = False
     worker_counts = (1,)
@@ -192,6 +196,7 @@ class HalfOfThem(Drawing):
         return headrace.RecordMetadata(index, index // 2)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("kind", "test"),
     [
@@ -235,6 +240,7 @@ def test_a_source_that_mixes_up_records_fails():
         SourceConformance().test_many_keys_give_the_same_as_one_by_one(Swapped(), list(range(SourceConformance.count)))
 
 
+@pytest.mark.slow
 def test_a_simulated_run_that_fails_is_one_seed():
     """The error names the seed, and has the events of the run; the seed alone fails again, and the others pass."""
     batches = headrace.load(range(40), transformations=[Count()], batch_size=4, num_epochs=1)
@@ -244,6 +250,7 @@ def test_a_simulated_run_that_fails_is_one_seed():
     simulate(headrace.load(range(40), transformations=[_doubled], batch_size=4, num_epochs=1), range(20))
 
 
+@pytest.mark.slow
 def test_an_error_without_workers_is_expected_with_them():
     """The simulator wants it at the same place."""
 
@@ -255,6 +262,7 @@ def test_an_error_without_workers_is_expected_with_them():
     simulate(headrace.load(range(40), transformations=[fail], num_epochs=1), range(20))
 
 
+@pytest.mark.slow
 def test_failing_records_that_are_skipped_are_skipped_with_dying_workers_too():
     """A loader with `on_error="skip"` delivers the other records, and no record is skipped because of its workers."""
 

@@ -61,6 +61,7 @@ def test_contenders_of_a_measurement_are_printed_in_the_order_of_the_table(capsy
     ]
 
 
+@pytest.mark.slow
 def test_a_measurement_prints_the_tables_that_are_named_with_the_options_that_are_given(capsys):
     """All tables and the defaults of the module, if none is named."""
     module = types.SimpleNamespace(

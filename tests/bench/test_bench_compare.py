@@ -20,6 +20,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_contender_that_does_other_work_is_named_with_the_difference(fault, monkeypatch):
@@ -32,7 +33,7 @@ def test_a_contender_that_does_other_work_is_named_with_the_difference(fault, mo
     assert FAULTS[fault] in str(raised.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_loops_and_headrace_do_the_same_work():
     """Their first batches have one checksum."""
     contenders = [Contender(key) for key in ("limit", "bare", "headrace", "chain")]

@@ -53,7 +53,7 @@ RECORD_CHAINS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", RECORD_CHAINS)
 def test_each_epoch_of_batches_has_the_same_records_and_draws_anew(name):
     """Whatever made the elements: those of the first epoch, at whose indices random maps draw, come in all."""
@@ -69,6 +69,7 @@ def test_each_epoch_of_batches_has_the_same_records_and_draws_anew(name):
     assert not {*epochs[1]} & {*epochs[2]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORD_CHAINS)
 @pytest.mark.one_in(4)
 def test_batches_of_any_chain_go_on_with_other_shards(name):
@@ -97,6 +98,7 @@ def test_batches_of_any_chain_go_on_with_other_shards(name):
         assert Counter(drawn_rows([*found, *rest[0], *rest[1]])) == whole
 
 
+@pytest.mark.slow
 def test_maps_and_filters_of_batches_leave_shapes_equal_in_all_epochs():
     """On several shards, repeated after them; the same at each index; at any step on other shards."""
 

@@ -27,7 +27,7 @@ def everything(documents=DOCUMENTS):
     return sorted(np.concatenate(documents).tolist())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "next_fit", "concat_then_split"])
 def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     """Of a loader, of a stream, and of a stream of the packed dataset; and many at a time."""
@@ -45,6 +45,7 @@ def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     np.testing.assert_equal(list(loader), of_operation)
 
 
+@pytest.mark.slow
 def test_packed_rows_are_a_dataset_like_any_other():
     """Shuffled anew each epoch, batched, sharded and resumed, with a length that is known."""
     packed = MapDataset.source(DOCUMENTS).pack(16)
@@ -180,6 +181,7 @@ class Chunks(Pack):
         self.settings = _ChunkSettings(**vars(self.settings))
 
 
+@pytest.mark.slow
 def test_an_operation_whose_rows_are_planned_from_lengths_is_one_class():
     """A subclass of `Pack` with its own rules works in streams, with random access, planned on shards, and after a resume."""
     expected = []

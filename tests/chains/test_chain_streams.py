@@ -231,6 +231,7 @@ def test_a_state_of_another_chain_is_refused():
             stream(**changes).set_state(state)
 
 
+@pytest.mark.slow
 def test_rebatch_gives_the_same_rows_in_other_batches():
     """As Grain does; with states inside a batch that is taken apart."""
     import grain
@@ -289,6 +290,7 @@ def test_a_limit_after_a_filter_has_no_length(endless):
         len(dataset.to_iter_dataset().repeat())
 
 
+@pytest.mark.slow
 def test_options_change_where_the_work_is_done():
     """Errors left out, threads, Grain's options for processes; never the stream."""
 
@@ -302,6 +304,7 @@ def test_options_change_where_the_work_is_done():
     assert list(MapDataset.range(10).to_iter_dataset().mp_prefetch(Options())) == list(range(10))
 
 
+@pytest.mark.slow
 def test_a_function_is_called_in_each_worker_before_its_first_task():
     """With its number and how many there are; order and elements are as without it, with `sequential_slice` too."""
 
@@ -355,6 +358,7 @@ def test_a_function_is_called_in_each_worker_before_anything_else_is_unpickled(f
         assert any("could not unpickle the pipeline" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_a_function_that_seeds_a_worker_has_the_last_word():
     """Global random numbers are those of its seed."""
 
@@ -366,6 +370,7 @@ def test_a_function_that_seeds_a_worker_has_the_last_word():
         assert list(stream.mp_prefetch(1, seeds)) == [random.Random(7).random()]
 
 
+@pytest.mark.slow
 def test_what_fails_before_the_first_task_of_a_worker_is_told_as_it_is():
     """With a note; without worker processes a warning says that the function is not called."""
     stream = MapDataset.range(4).to_iter_dataset()

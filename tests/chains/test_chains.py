@@ -336,6 +336,7 @@ def test_a_dataset_of_the_users_own_stands_anywhere():
     assert MapDataset.range(3).map(str).parents[0][2] == 2
 
 
+@pytest.mark.slow
 def test_a_dataset_is_a_source():
     """Of a DataLoader, of another chain; it pickles, and says what it is."""
     chain = MapDataset.range(10).shuffle(1).map(lambda x: x + 1)

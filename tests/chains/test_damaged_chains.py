@@ -61,6 +61,7 @@ def taken(name, state):
         return True
 
 
+@pytest.mark.slow
 @tries(400)
 @given(data=st.data())
 def test_a_damaged_cursor_of_a_chain_is_refused_or_a_place_in_the_stream(data):

@@ -19,6 +19,7 @@ RUNS: list[dict[str, Any]] = [
 pytestmark = pytest.mark.filterwarnings("ignore:.*this is a slice of a shuffled dataset")
 
 
+@pytest.mark.slow
 @given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
 @tries(150)
 def test_a_failure_comes_at_its_place_in_any_chain(recipe, shard, run):
@@ -26,6 +27,7 @@ def test_a_failure_comes_at_its_place_in_any_chain(recipe, shard, run):
     held(failing, recipe, shard, run)
 
 
+@pytest.mark.slow
 @given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
 @tries(120)
 def test_what_fails_is_left_out_of_any_chain(recipe, shard, run):

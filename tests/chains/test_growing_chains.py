@@ -57,7 +57,7 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
     assert {*range(15)} == {*keys}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
 @pytest.mark.parametrize("epochs", [None, 4, "one"])
 @pytest.mark.parametrize("seed", [None, 3])
@@ -91,6 +91,7 @@ def test_a_state_of_a_chain_that_did_not_grow_goes_on(path, seed, epochs, omit):
         assert rest[:3] == [key for key in keys[4:first] if key not in (3, 7)][:3]
 
 
+@pytest.mark.slow
 def test_a_state_of_another_order_than_that_of_a_growing_chain_is_refused(path):
     """Another seed, another number of epochs, an order that is not one of whole epochs."""
     whole = MapDataset.source(GrowingKeys(path, 0))
@@ -124,7 +125,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):
     """With growth="hand" they do; else an error says so when the stream is made."""

@@ -33,6 +33,7 @@ def test_a_mix_of_filtered_streams_counts_what_comes_out():
     assert sum(x < 1000 for x in elements) == 50
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_schedule_changes_the_weights_on_the_way(worker_count):
     """At the element that it says."""
@@ -148,6 +149,7 @@ def test_other_weights_hold_from_where_a_mix_goes_on():
     assert {x // 1000 for x in rest} == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3, 5, 6, 10])
 @pytest.mark.one_in(3)
 def test_a_mix_of_rows_is_changed_inside_a_window(steps):

@@ -38,7 +38,7 @@ ARRANGED = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_chain_without_some_records_keeps_its_order_and_goes_on(name):
     """By index and as a stream, alone and after operations; from states of before at each step, and left out twice."""
@@ -114,6 +114,7 @@ def _of_stream(stream, state=None, steps=None):
         return taken, iterator.get_state()
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_stream_leaves_out_records_of_its_source(name):
@@ -154,6 +155,7 @@ def test_shards_of_a_stream_stay_even_whatever_is_left_out():
         assert [key for keys in zip(*shards, strict=True) for key in keys] == _left(whole)
 
 
+@pytest.mark.slow
 def test_mixes_leave_out_records_by_dataset_and_keep_the_orders():
     """Of streams that repeat, each goes on with its next epochs; a mix of datasets takes a dict, and goes on from before."""
     one, other = MapDataset.source(range(20)).shuffle(seed=3), MapDataset.source(range(100, 110)).shuffle(seed=1)
@@ -258,6 +260,7 @@ def _check_rest(keys, expected, *gone):
         assert len(mine) >= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", range(0, 80, 13))
 @pytest.mark.one_in(3)
 def test_streams_that_are_mixed_go_on_without_more_records(steps):

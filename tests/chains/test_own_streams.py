@@ -61,6 +61,7 @@ def chain(kind):
 KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers", "in a mix", "repeated")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
@@ -69,6 +70,7 @@ def test_its_stream_does_not_depend_on_workers(kind, worker_count):
     assert stream(chain(kind).mp_prefetch(worker_count)) == stream(chain(kind)) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(6)
 def test_a_state_at_every_step_goes_on_exactly(kind):
@@ -82,6 +84,7 @@ def test_a_state_at_every_step_goes_on_exactly(kind):
         next(iterator, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(6)
 def test_its_stream_and_its_states_do_not_depend_on_how_much_a_task_takes(kind, monkeypatch):
@@ -184,6 +187,7 @@ def test_a_mix_that_repeats_begins_it_anew():
     assert [x for x in mixed.limit(18) if x < 10] == [0, 1, 2] * 3
 
 
+@pytest.mark.slow
 def test_threads_run_through_it_once():
     """It need not go to a state for each task."""
     begun = []

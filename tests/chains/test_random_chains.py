@@ -113,6 +113,7 @@ def test_what_draws_by_its_place_draws_the_same_at_an_index_and_in_a_stream(exam
     hold()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:repeat. this is a slice of a shuffled dataset")
 @given(recipe=recipes(BEFORE.keys() - {"filter", "flat_map"}, ()), size=st.integers(1, 4), drops=st.booleans())
 @tries(200)
@@ -130,6 +131,7 @@ def test_any_chain_is_batched_as_its_elements_are(recipe, size, drops):
         assert stream(twice) == [plain(twice[index]) for index in range(2 * len(expected))]
 
 
+@pytest.mark.slow
 @given(
     recipe=recipes(before=BEFORE.keys() - {"drop"}),
     counts=st.lists(st.integers(1, 3), min_size=2, max_size=3),

@@ -76,6 +76,7 @@ def test_classes_of_groups_come_about_as_often_in_each_part():
     assert 0.19 < len(test) / len(groups) < 0.21
 
 
+@pytest.mark.slow
 def test_every_record_is_as_likely_in_a_part_as_any_other():
     """Over many seeds, also of a class of one."""
     labels = [0] * 6 + [1] * 3 + [2]
@@ -86,6 +87,7 @@ def test_every_record_is_as_likely_in_a_part_as_any_other():
         assert all(32 < counts[key] < 89 for key in range(10))
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_parts_in_every_process():
     """Of any kind of source; another seed gives others."""
     code = "import headrace; print([list(part) for part in headrace.split(range(50), [0.5, 0.5], seed=3)])"
@@ -106,6 +108,8 @@ def test_parts_by_name_and_by_number():
     assert [x // 2 for x in datasets["train"]] == list(by_name["train"])
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_chains_are_divided_and_go_on(workers):
     """What comes after a split is as after any dataset: shuffled, repeated, batched, resumed, sharded."""
@@ -146,6 +150,7 @@ def test_folds_are_each_once_the_test_set(of, more):
         assert 4 <= len(test) <= 7
 
 
+@pytest.mark.slow
 def test_no_fold_is_empty_if_there_is_a_record_for_each():
     """Though classes of few records are rounded."""
     for seed in range(12):

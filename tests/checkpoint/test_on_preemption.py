@@ -73,6 +73,7 @@ def test_other_signals_can_announce_the_end():
     assert saved == [iterator]
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_left_handles_signals_no_more():
     """Neither after `close`, nor when the object is gone: then SIGTERM ends the process again."""
     came = []
@@ -258,6 +259,7 @@ PROGRAM = textwrap.dedent("""
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, whole_group, tmp_path):

@@ -95,6 +95,7 @@ def remedies():
 CODES = sorted({code for _, told in remedies() for code in re.findall(r"`([^`]+)`", told)})
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("part", range(6))
 def test_the_code_of_every_remedy_runs(part, tmp_path, monkeypatch):
     """What an error tells to write exists, and takes the arguments that it is shown with."""

@@ -31,6 +31,7 @@ def pythons(record):
     return random.random()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.filterwarnings(SEEN)
 @pytest.mark.parametrize("draw", [numpys, pythons])
@@ -87,6 +88,7 @@ def test_with_seed_globals_each_record_and_operation_has_numbers_of_its_own():
     assert len({number for pair in twice for number in pair}) == 120
 
 
+@pytest.mark.slow
 def test_with_seed_globals_a_stream_goes_on_from_a_state_as_it_was():
     """In the middle, with another number of workers, the rest is the same."""
     operations = OPERATIONS["filter, batch"]
@@ -155,6 +157,7 @@ def test_what_seed_globals_needs_is_told():
         load(range(3), seed=0, seed_globals=1)
 
 
+@pytest.mark.slow
 def test_chains_seed_the_globals_by_position():
     """with_options(seed_globals=True): the same stream with any number of workers."""
     stream = MapDataset.range(40).shuffle(seed=1).to_iter_dataset().map(both).with_options(seed_globals=True)
@@ -187,6 +190,7 @@ def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_cou
     assert len(one) < 500
 
 
+@pytest.mark.slow
 def test_operations_that_draw_from_their_own_generators_are_not_told():
     """The generator that is passed, generators of the user's own in this process, and seed_globals=True: no warning."""
     own = np.random.default_rng(0)
@@ -350,6 +354,7 @@ class Compose:
         return np.array([record, *(each.random_generator.random() for each in self.transforms)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
 @pytest.mark.slow
 def test_with_seed_globals_generators_that_operations_hold_are_seeded_too(where):

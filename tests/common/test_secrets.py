@@ -225,6 +225,7 @@ def test_a_source_that_reads_tells_no_secret(reader, kind, host, tmp_path):
     assert other.fingerprint == source.fingerprint
 
 
+@pytest.mark.slow
 def test_errors_while_records_are_read_tell_no_secret(host, tmp_path):
     """A worker's error, its traceback of the other process included."""
     url = urls(host, "a.jsonl")["user"]

@@ -107,6 +107,7 @@ def test_no_message_is_long_whatever_is_passed(make):
             assert len(told(lambda given: make(**GOOD[make] | given), {name: value})) <= LIMIT, (name, kind)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", ["str", "tuple", "dict", "int", "array", "talkative"])
 def test_what_arises_later_is_short_too(kind):
     """Errors of next(), of states and of batches show the start of a value."""
@@ -145,6 +146,7 @@ def test_a_state_file_that_cannot_be_written_is_told_briefly(tmp_path):
     assert (caught.value.errno, len(str(caught.value)) <= LIMIT) == (errno.ENAMETOOLONG, True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["str", "tuple", "list", "dict", "int", "array", "talkative"])
 def test_messages_about_devices_are_short(kind):
     """Arguments of to_device and device_put, and trees of shardings that do not fit, are shown briefly."""

@@ -225,6 +225,7 @@ def test_types_of_csv_hold_for_all_files(tmp_path):
     assert made.left_out == 1
 
 
+@pytest.mark.slow
 def test_an_exception_of_the_users_stays_what_it_is(tfrecords, tmp_path):
     """It comes from a worker, too, and a note says at which record."""
 

@@ -137,6 +137,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
             assert "3/3 shards, 2,000 records" in text
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
     """With `progress=True`, a last line tells the number of records, also with worker processes. Else nothing is printed."""
     convert(tfrecords, tmp_path / "one")

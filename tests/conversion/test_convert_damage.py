@@ -117,6 +117,7 @@ def cut_off_gzip(path, data, share):
     return len(zlib.decompressobj(wbits=31).decompress(kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.jsonl.gz", "a.csv.gz"])
 @pytest.mark.parametrize("share", [0.0002, 0.01, 0.7, pytest.param(0.99999, marks=pytest.mark.long)])
 @pytest.mark.one_in(4)
@@ -147,6 +148,7 @@ def test_a_compressed_file_that_is_cut_off_at_its_beginning_is_left_out(tmp_path
         convert(tmp_path / "in", tmp_path / "two", on_error="skip")
 
 
+@pytest.mark.slow
 def test_all_samples_before_the_cut_of_a_compressed_tar_file_are_kept(tmp_path):
     """But for the one that may lack a part; the cut and that one are counted."""
     data = io.BytesIO()

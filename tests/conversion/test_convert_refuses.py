@@ -161,6 +161,7 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 """
 
 
+@pytest.mark.slow
 def test_files_that_one_may_not_read_or_write_are_told(tmp_path):
     """An input file, one in a folder that one may not enter, a target in a folder that one may not write to: an error each."""
     write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS).chmod(0)

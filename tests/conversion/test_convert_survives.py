@@ -223,6 +223,7 @@ def test_a_conversion_that_is_killed_at_a_line_leaves_what_is_whole(stride, tmp_
     assert (counts == sorted(counts), counts[0], counts[-1]) == (True, 0, 5)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
     """With its signal; another run does the rest."""
     calls = tmp_path / "calls"
@@ -241,6 +242,7 @@ def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
     assert read(tmp_path / "out") == RECORDS
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_conversion_and_its_workers(tmp_path):
     """Ctrl-C goes to all of them, as from a terminal; nothing is left but what is whole."""
     write_tfrecord(tmp_path / "in" / "a.tfrecord", [bytes(1000)] * 20_000)
@@ -254,6 +256,7 @@ def test_an_interrupt_ends_a_conversion_and_its_workers(tmp_path):
     assert {path.name for path in (tmp_path / "out").glob("*.array_record")} <= {"b.array_record"}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("to", ["array_record", "bytes", "parquet", "tokens"])
 def test_a_disk_that_is_full_is_told_and_leaves_nothing_half(to, tmp_path):
     """Here by a limit on the size of files; with room, another run goes on."""

@@ -24,6 +24,7 @@ from headrace.tools import command_line
 TEXTS = ["x" * (number % 37) for number in range(3000)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_function_of_a_record_gives_its_length(worker_count):
     """In the order of keys, whoever reads."""
@@ -83,6 +84,7 @@ def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(make
         assert headrace.measure_lengths(["ab", "c"], _helper, path).tolist() == [2 * each, each]
 
 
+@pytest.mark.slow
 def test_the_identity_of_a_function_is_the_same_in_every_process():
     """Whatever the seed of hashes: sets have no order."""
     code = (
@@ -201,6 +203,7 @@ headrace.measure_lengths(["a", "ab", "last"], measure, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_nothing_wrong(tmp_path):
     """Neither a file, nor a part of one under its name."""
     path = tmp_path / "x"

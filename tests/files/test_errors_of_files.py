@@ -63,6 +63,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_of_npy_that_cannot_be_is_an_error_that_names_the_file(header, tmp_path):
     """NumPy takes it for a piece of Python: it raises what its parser raises, and what too large numbers do."""

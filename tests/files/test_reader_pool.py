@@ -121,6 +121,7 @@ def test_a_forked_child_has_readers_of_its_own(pool_of, opened):
         assert reader is opened[0]
 
 
+@pytest.mark.slow
 def test_pools_without_a_limit_share_one(opened, monkeypatch):
     """A thousand sources keep no more files open than one; a pool that dies or is closed takes only its own with it."""
     monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 20)

@@ -94,6 +94,8 @@ print(len(open_file(sys.argv[1], eval(sys.argv[2])).read(0, 100_000)))
 """
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ignores", "no size"])
 def test_processes_fetch_a_file_once(server, options, kind):
     """The second one waits for the first, or finds what it fetched."""

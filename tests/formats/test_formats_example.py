@@ -103,6 +103,7 @@ def test_features_that_are_otherwise_are_an_error(features, text):
         decode_example(data, features)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("stored", "wanted", "text"),

@@ -175,6 +175,7 @@ def test_an_extended_header_without_a_value_says_nothing():
     assert [sample["__key__"] for sample in samples_of(data)] == ["1"]
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_a_header_is_silent():
     """Samples come as they were, or it is told that some may lack a part."""
     data = tar_of({"1.jpg": b"a", "1.cls": b"b", "2.jpg": b"c", "2.cls": b"d", "3.jpg": b"e"}, tarfile.USTAR_FORMAT)

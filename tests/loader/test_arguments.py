@@ -205,6 +205,7 @@ def test_read_options_hold_for_worker_threads(options, threads, monkeypatch):
     assert source.threads == {threads}
 
 
+@pytest.mark.slow
 def test_the_text_of_what_cannot_be_pickled_is_in_the_message():
     """A user's own refusal to be pickled is told; it is a ValueError, as in Grain, and a TypeError, as it was."""
 

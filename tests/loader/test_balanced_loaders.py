@@ -53,6 +53,8 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
     assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_step_is_resumed_on_other_shards(workers):
     """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""
@@ -116,6 +118,7 @@ def test_packed_rows_of_balanced_shards_hold_each_document_once():
         assert sorted(tokens([*seen, *rest])) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("shards", [2, 3])
 def test_records_at_and_find_know_the_deal(shards):
@@ -143,6 +146,7 @@ def test_a_loop_for_each_epoch_deals_the_batches_of_the_epoch():
     assert [[_keys(batches) for batches in zip(*epochs)] for epochs in zip(*loops)] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [2, 3])
 def test_a_loop_for_each_epoch_goes_on_on_other_shards(others):
     """From any step of the second epoch, too."""
@@ -325,6 +329,7 @@ def _cost(batch):
     return sum(int(PARTS["books" if key >= 1000 else "web"][key % 1000]) ** 2 for key in batch.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 4])
 def test_mixes_of_sources_are_balanced(shards):
     """The same global batches as without, at any step on other shards."""
@@ -343,6 +348,7 @@ def test_mixes_of_sources_are_balanced(shards):
     assert [_keys(parts) for parts, _ in zip(zip(*again), range(7))] == batches[5:]
 
 
+@pytest.mark.slow
 def test_a_balanced_mix_is_changed_between_global_batches():
     """What was dealt by the former mix is read as it was dealt; inside of it a change is refused."""
     iterators = [iter(_mix(shard, 2)) for shard in range(2)]

@@ -62,6 +62,7 @@ def _brute_cost(batch):
     return [sum(3 * int(n) + int(n) ** 2 for n in np.bincount(row)[1:]) for row in batch["tokens_segment_ids"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.one_in(6)
@@ -88,6 +89,7 @@ def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
             assert dict.fromkeys(loader.records_at(step).tolist()) == documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shards", "others"), [(3, 2)])
 def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
     """From whole batches on, each step has the rows that it had."""
@@ -179,6 +181,7 @@ def test_a_loop_for_each_epoch_packs_it_alone():
             assert [len(list(loop)) for loop in others] == [1, 1]
 
 
+@pytest.mark.slow
 def test_mixes_and_weighted_records_are_packed_and_balanced():
     """As one shard packs them without balance; of a mix, `records_at` tells the keys by part."""
     parts = {"web": DOCUMENTS, "books": DOCUMENTS[:40]}
@@ -210,6 +213,7 @@ def test_mixes_and_weighted_records_are_packed_and_balanced():
     assert {*found["web"].tolist(), *found["books"].tolist()} == tokens
 
 
+@pytest.mark.slow
 def test_operations_after_the_rows_need_the_size_of_a_global_batch_if_they_leave_some_out():
     """As with records; what is left comes once, on other shards, too. So do rows of which one fails."""
     keep = {"after": [Filter(lambda row: row["tokens"].sum() % 3)], "size": 2}
@@ -340,6 +344,8 @@ def _chain(shard, shards, cost=COST, **options):
     return rows.to_iter_dataset(shard_options=shard_options, **balance, **options).batch(GLOBAL // shards)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [2, 3])
 def test_packed_chains_are_balanced_by_the_segments_of_their_rows(shards):
     """The same global batches as without; sums are closer; at any step on other shards. In later epochs, too."""

@@ -65,6 +65,7 @@ def test_each_epoch_gives_every_record_once_in_an_order_of_its_own():
     assert whole == [epoch[:2] for epoch in taken]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(6)
 @places
 @pipelines

@@ -97,6 +97,7 @@ def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growt
     assert [sorted(part) for part in _of(keys)] == [[*range(a)], [*range(b)]]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("former", ["hand", "plain"])
 @pytest.mark.parametrize("later", ["hand", "epoch"])
@@ -141,7 +142,7 @@ def test_a_mix_waits_for_the_writer_of_a_part(folder):
     assert _of(keys) == ([*range(7)], [*range(6)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_files_of_a_part_grow(tmp_path):
     """Token files beside a part of ArrayRecord that stays what it is; two shards, on workers."""
     tokens, records = FORMATS["tokens"], FORMATS["array_record"]
@@ -240,6 +241,7 @@ def test_two_changes_within_a_step_are_the_same_for_all_shards(tmp_path):
     assert not [name for name in written if "unfinished" in name]
 
 
+@pytest.mark.slow
 def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
     """The epoch ends between their rows of the last step."""
     path = tmp_path / "sizes.json"
@@ -258,6 +260,7 @@ def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
     assert [_take(shard, 9) for shard in again] == keys
 
 
+@pytest.mark.slow
 def test_a_trace_tells_the_generation_of_each_part(folder):
     """Of the part that grew and is drawn; what did not grow tells none."""
 
@@ -276,6 +279,7 @@ def test_a_trace_tells_the_generation_of_each_part(folder):
     assert of_a[4:] == [("generation 1 of part 'a', which holds from its position 4 on",)] * 4
 
 
+@pytest.mark.slow
 def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folder, monkeypatch):
     """A run does not go back to a look at which the part was smaller, from there to the later one, and so on for ever."""
     taken = []

@@ -92,6 +92,7 @@ def test_a_batch_over_the_end_of_an_epoch_has_records_of_both(path):
         assert _take(iterator, 3) == [7, 8, 9, *range(12), *range(6)]
 
 
+@pytest.mark.slow
 def test_rows_that_wait_for_their_batch_come_once(path):
     """After a filter: rows before the change that are in no batch yet are read again, and no others."""
     odd = Filter(lambda key: key % 2 == 1)
@@ -105,6 +106,7 @@ def test_rows_that_wait_for_their_batch_come_once(path):
         path.write_text(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["epoch", "now"])
 def test_all_shards_change_at_the_same_step(path, at):
     """Those that come later to the end of the epoch find what the first one found, also if there is more by then."""
@@ -267,6 +269,7 @@ def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
     assert came[2] != sorted(came[2])
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
 def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):

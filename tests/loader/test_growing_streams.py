@@ -73,6 +73,8 @@ def test_with_growth_now_it_comes_in_the_epoch_under_way(folder):
     assert _counts([*begun, *iterator]) == dict.fromkeys([*range(4), *range(B, B + 9)], 1)
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.long
 @pytest.mark.parametrize("then", [[Batch(2)], [Filter(lambda key: key % 5 != 3), Batch(2)], [Pack(3)]], ids=repr)
 def test_a_state_of_any_step_continues_with_the_same_changes(folder, then):
     """Also where the loader that resumes is made over more records than the run has seen."""

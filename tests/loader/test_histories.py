@@ -38,6 +38,7 @@ def _check_block(block, folder, parts):
     assert sum(changes) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("block", range(16))
 def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):

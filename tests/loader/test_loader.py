@@ -95,6 +95,7 @@ def test_shard_options_of_the_loader_win_over_those_of_the_sampler():
     assert list(DataLoader(data_source=range(10), sampler=sampler, shard_options=ShardOptions(2, 5))) == [2, 7]
 
 
+@pytest.mark.slow
 def test_columns_and_records_give_the_same_batches():
     """A dict of arrays, batched column by column, gives what its records give one by one."""
     columns = {"x": np.arange(50).reshape(25, 2), "y": {"z": np.arange(25, dtype=np.float32)}}
@@ -118,6 +119,7 @@ def test_columns_and_records_give_the_same_batches():
         assert one == other
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("kind", [str, bytes])
 def test_columns_of_text_are_batches_of_objects_as_records_of_text_are(kind, worker_count):
@@ -142,6 +144,7 @@ def test_an_endless_stream_goes_on_over_the_epochs():
     assert numbers[:5] != numbers[5:10]
 
 
+@pytest.mark.slow
 def test_a_filter_that_drops_a_whole_epoch_of_an_endless_stream_is_an_error():
     """Instead of spinning for ever, the loader says that nothing passes."""
     for operations in (
@@ -198,6 +201,7 @@ SELDOM = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", SELDOM)
 def test_a_record_that_comes_seldom_is_enough_for_an_endless_stream(kind):
     """Of a stream with one good record, each source must have shown all records before nothing passes."""
@@ -227,11 +231,11 @@ def test_a_mix_that_nothing_passes_is_an_error(other):
 
 
 TAKES_NO_MORE = [(0, [1, 1]), (4, [0, 1])]
-SLOW = pytest.mark.slow
+LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize("is_endless", [True, False])
-@pytest.mark.parametrize("weights", [[1, 2], pytest.param([0, 1], marks=SLOW), pytest.param(TAKES_NO_MORE, marks=SLOW)])
+@pytest.mark.parametrize("weights", [[1, 2], pytest.param([0, 1], marks=LONG), pytest.param(TAKES_NO_MORE, marks=LONG)])
 def test_joined_streams_that_nothing_passes_are_an_error(is_endless, weights):
     """Also if no more records of one of them are taken, whether it has an end or not."""
     short, long = (headrace.MapDataset.source(range(count)) for count in (10, 300))
@@ -256,6 +260,7 @@ REPEATED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] if number > 1 else []) for number, kind in enumerate(REPEATED)]
 )
@@ -270,6 +275,7 @@ def test_a_stream_that_is_repeated_a_number_of_times_just_ends():
     assert list(_stream(2).repeat(300).filter(lambda x: False)) == []
 
 
+@pytest.mark.slow
 def test_an_element_that_seldom_passes_is_enough_for_a_repeated_stream():
     """Each repetition draws anew. A record of a dataset beside the stream may come late, too."""
     drawn = _stream(1).seed(3).repeat().random_map(lambda x, rng: rng.integers(40))

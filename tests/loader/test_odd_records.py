@@ -35,7 +35,7 @@ def _five_without_return(x: int) -> int | None:
         ([_without_return, Batch(4, batch_fn=headrace.pad_batch())], "operation 0, MapTransform(_without_return),", 0),
     ],
 )
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_an_operation_that_forgets_its_return_is_named(workers: int, operations: list[Any], maker: str, key: int):
     """A batch of None is nothing that anybody wants."""
     loader = load(range(20), transformations=operations, num_epochs=1, worker_count=workers)

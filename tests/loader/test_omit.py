@@ -87,6 +87,7 @@ def _program(name, omit, shard=(0, 1), workers=0):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.one_in(4)
 def test_a_state_of_before_goes_on_from_each_step(name):
@@ -302,6 +303,7 @@ def test_records_of_parts_of_a_mix_are_left_out(name):
     assert {part: (keys + PARTS[part]).tolist() for part, keys in records.items()} == _of_parts(some[3:6])
 
 
+@pytest.mark.long
 def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
     """Two shards' states on three; each record of a mix that reads all parts once comes once, on workers too."""
     omit = {"a": [2, 5, 6], "b": [0, 8]}

@@ -32,6 +32,7 @@ def _program(folder, text, name=None):
     return Program(path, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "loader", "make"])
 def test_a_program_gives_its_loader_by_name_by_function_or_as_the_only_one(name, tmp_path):
     """Workers get its classes; neither its main part runs, nor does anything of it stay in this process."""

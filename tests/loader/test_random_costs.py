@@ -255,6 +255,7 @@ def test_any_program_gives_each_record_once_on_any_shards(seed):
     run(drawn(seed))
 
 
+@pytest.mark.slow
 def test_few_programs_are_refused():
     """Most programs are checked to their end."""
     checked = [run(drawn(seed)) for seed in range(20)]

@@ -24,7 +24,7 @@ def _played(seeds, *kinds):
     return changes, refused
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("block", range(9))
 def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
     """Weights, parts, omitted and appended records, batch sizes, skipped steps and shards change, in ninety histories."""
@@ -102,6 +102,7 @@ FAULTS = {
 """A history, and what is planted. That growth after a shard ended is seen shows `test_history_faults.py`."""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault):
     """Otherwise the histories would prove nothing."""

@@ -250,7 +250,7 @@ PLACES = (("inline", "skip"), ("inline", "raise"), ("threads", "skip"))
 FAILING = [(kind, *place) for kind in (Tracked, TrackedMany, TrackedAsync) for place in PLACES]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("kind", "where", "on_error"), FAILING)
 def test_records_that_fail_are_freed_too(kind, where, on_error):
@@ -281,6 +281,7 @@ class Reports(Tracked):
         return record
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [[_first, Batch(4)], [Filter(len), _first, Batch(4)], [Pack(8, window=16)]])
 @pytest.mark.slow
 def test_workers_free_their_records_without_the_garbage_collector(operations):

@@ -20,6 +20,7 @@ def one_epoch(**arguments):
     return load(range(20), **{"shuffle": True, "seed": 1, "num_epochs": 1, **arguments})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -145,6 +145,7 @@ def test_many_lengths_are_chosen_from_soon_and_well():
     assert padded <= 1.01 * sum(part * 25_000 for part in (25_000, 50_000, 75_000, 100_000))
 
 
+@pytest.mark.slow
 def test_the_padding_is_the_least_that_so_few_lengths_allow():
     """Of 100,000 records of lognormal lengths; the last steps of an epoch add a little on many shards."""
     lengths = np.clip(np.round(np.random.default_rng(0).lognormal(5, 1, 100_000)), 16, 1024).astype(np.int64)
@@ -239,6 +240,7 @@ def test_a_damaged_history_is_refused(layers, endless):
         assert len(order.after(tuple(map(tuple, layers)), ShardOptions(0, 3))) >= 0
 
 
+@pytest.mark.slow
 def test_epochs_are_loops_of_their_own():
     """Each has all records, on shards of equal length."""
     for shard in range(2):
@@ -423,6 +425,7 @@ def test_a_failing_map_before_the_batches_is_named():
 # ---- streams
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [9, 60])
 def test_a_stream_of_unknown_lengths_is_batched_in_windows(window):
     """After a filter; on any workers, from any state."""

@@ -51,6 +51,7 @@ def test_no_more_is_unpacked_than_the_limit(kind, tmp_path):
         assert stream.read() == ZEROS
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("kind", PACKED)

@@ -29,6 +29,7 @@ def run(operations, records=8, **sampler):
     )
 
 
+@pytest.mark.slow
 def test_a_filter_before_a_batch_fills_the_batches():
     """[1..8] → keep even → Batch(2) gives [2, 4], [6, 8], with workers too."""
     for workers in (0, 2):
@@ -437,7 +438,7 @@ def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("observe", [False, True, "each"])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers, observe):
     """Whether rows are copied many at a time or few, where the run began, and whether operations are timed."""
 

@@ -98,6 +98,7 @@ def installed(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_packages_offer_operations_and_sources_by_entry_points(installed, tmp_path):
     """A method of datasets with signature and docstring, in workers too; a name that nobody offers stays an error."""
     program = tmp_path / "program.py"

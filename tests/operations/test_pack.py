@@ -209,6 +209,7 @@ def test_eos_ends_documents():
     assert len(_rows(documents, Pack(9, bos=1, eos=2, too_long="error"))) == 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "concat_then_split"])
 @tries(150)
 @given(data=st.data())
@@ -435,6 +436,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PIPELINES)
 @tries(15)

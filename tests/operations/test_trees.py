@@ -54,7 +54,7 @@ class WithStatic:
 MAPPINGS = [Tokens, Record, MappingProxyType, ChainMap, UserDict]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", MAPPINGS)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_any_mapping_is_a_node(kind, workers):
@@ -123,6 +123,7 @@ def test_static_fields_of_dataclasses_are_structure():
         list(load([WithStatic(1), WithStatic(2, flax="c")], batch_size=2, num_epochs=1))
 
 
+@pytest.mark.slow
 def test_threads_that_meet_a_dataclass_at_once_all_take_it_apart():
     """Its first sight, in several threads, is no error in any of them."""
     interval = sys.getswitchinterval()

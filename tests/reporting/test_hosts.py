@@ -51,7 +51,7 @@ if index == 0:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
 def test_a_slow_host_is_named_within_100_steps(by, tmp_path):
     """One of eight, with the operation that takes its time; nobody waits for anybody to find that out."""
@@ -240,6 +240,7 @@ def test_quantiles_are_those_of_sorted_times(seconds):
     assert found.number == len(seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_window_forgets_what_is_long_ago(workers):
     """The last 1,000 waits count, one for each element that came; tasks and hand-overs have quantiles, too."""

@@ -7,9 +7,7 @@ import io
 import itertools
 import re
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import headrace
 from headrace import MapDataset, load
@@ -127,6 +125,9 @@ def test_on_devices_the_line_is_of_the_feeder():
 @pytest.mark.long
 def test_in_a_notebook_there_is_a_line():
     """Where standard error is no terminal, and a reader sees it all the same."""
+    import nbformat
+    from nbclient import NotebookClient
+
     code = "import headrace\nfor _ in headrace.progress(headrace.load(range(8), num_epochs=1)): pass"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     asyncio.run(NotebookClient(notebook, timeout=60).async_execute())  # `execute` would leave its loop open

@@ -27,6 +27,7 @@ def _lengths(count, seed=0):
     return np.clip(np.random.default_rng(seed).lognormal(5, 1, count), 16, 1024).astype(np.int64)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 10**6), min_size=1, max_size=12), st.integers(1, 6), st.integers(1, 3), st.integers(0, 9)
 )
@@ -47,6 +48,7 @@ def _best_of_two(costs):
     return min(max(one, int(costs.sum()) - one) for one in of_one)
 
 
+@pytest.mark.slow
 def test_two_halves_are_nearly_the_best_there_are():
     """Beside all halves of 12 records: never more than 10 % above the best, and 1 % in the mean."""
     ratios = []

@@ -213,6 +213,7 @@ def test_appended_records_join_the_epoch_in_order_without_a_shuffle():
     assert at_the_end.record_keys(np.arange(10)).tolist() == later.record_keys(np.arange(10)).tolist()
 
 
+@pytest.mark.slow
 def test_appended_records_are_shuffled_together_with_the_rest():
     """A new record comes early as often as late: over many seeds its mean place is the middle of what is left."""
     places = []
@@ -306,8 +307,9 @@ def test_many_omitted_keys_take_little_memory():
     assert len(pickle.dumps(made)) < 820_000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_growths_join_one_epoch(shuffle):
     """Each record comes once in it, its position is found, and the order is pickled."""
     growths = 1200

@@ -495,6 +495,7 @@ def test_parts_that_come_and_go_in_random_histories_lose_and_repeat_nothing(seed
     assert all(sorted(keys_of(seen, name)) == list(range(len(keys_of(seen, name)))) for name in "abcde")
 
 
+@pytest.mark.slow
 def test_a_mix_becomes_longer_after_shards_changed_at_its_former_end():
     """What former shards left of the mix comes first, in the same order; then the new records."""
 
@@ -540,6 +541,7 @@ def gone_on(former, now):
     return now
 
 
+@pytest.mark.slow
 def test_a_mix_becomes_longer_inside_the_last_window_of_the_former_one():
     """The end of the former mix cut that window short: it is finished as it was begun, and then the new records come."""
     for after in (lambda s: s.window_shuffle(7, seed=1), lambda s: s.filter(lambda x: True).window_shuffle(7, seed=1)):

@@ -85,6 +85,7 @@ def test_an_array_longer_than_a_block_gives_the_same():
         assert np.array_equal(long[number], np.concatenate([some[number] for some in parts]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 700, FAR])
 @pytest.mark.one_in(3)
 def test_positions_that_follow_one_another_are_found_part_by_part(first):
@@ -251,6 +252,7 @@ def _of_sixty_that_end(monkeypatch):
     return MixSampler(dict.fromkeys(weights, 1000), weights, when_exhausted="all"), made
 
 
+@pytest.mark.slow
 def test_a_mix_whose_parts_end_makes_each_of_its_stages_once(monkeypatch):
     """Not all of them again whenever a part ends, which took seconds for 60 parts."""
     sampler, made = _of_sixty_that_end(monkeypatch)
@@ -274,6 +276,7 @@ def test_a_change_of_weights_makes_one_stage(monkeypatch):
     assert again.record_keys(positions).tolist() == sampler.record_keys(positions).tolist()
 
 
+@pytest.mark.slow
 def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
     """What it takes over from the order before is what it would make itself, digit for digit."""
     sampler, _ = _of_sixty_that_end(monkeypatch)

@@ -1,6 +1,7 @@
 """What several shards leave over is an order of its own."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def _left(total: int, reached: list[int]) -> list[int]:
     return [position for position in range(total) if position // count >= reached[position % count]]
 
 
+@pytest.mark.slow
 @given(_stopped())
 def test_every_position_that_is_left_comes_exactly_once(case):
     """Whatever the shards had done, at whatever steps, over the end of the last level too."""
@@ -30,6 +32,7 @@ def test_every_position_that_is_left_comes_exactly_once(case):
     assert sorted(found.tolist()) == _left(total, reached)
 
 
+@pytest.mark.slow
 @given(_stopped(), st.data())
 def test_remainders_of_remainders_come_exactly_once_too(case, data):
     """Shards of what is left may stop anywhere again."""
@@ -47,6 +50,7 @@ def test_remainders_of_remainders_come_exactly_once_too(case, data):
     assert sorted([*found, *delivered]) == _left(total, reached)
 
 
+@pytest.mark.slow
 @given(_stopped(), st.integers(0, 20))
 def test_positions_that_an_order_gets_later_come_after_all_that_was_left(case, more):
     """Their places do not depend on where shards stood at the former end."""

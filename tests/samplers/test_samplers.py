@@ -33,6 +33,7 @@ def test_every_record_comes_exactly_once_an_epoch(records, epochs, seed, shuffle
     assert (np.sort(keys, axis=1) == np.arange(records)).all()
 
 
+@pytest.mark.slow
 @given(records=RECORDS, epochs=st.integers(1, 3), shards=st.integers(1, 9), seed=SEEDS, drop=st.booleans())
 def test_shards_together_read_the_unsharded_order_step_by_step(records, epochs, shards, seed, drop):
     """At every local position, the shards' records are the next ones of the global order."""
@@ -50,6 +51,7 @@ def test_shards_together_read_the_unsharded_order_step_by_step(records, epochs, 
     assert sum(lengths) == (len(order) // shards * shards if drop else len(order))
 
 
+@pytest.mark.slow
 @given(records=st.integers(1, 2**55), seed=SEEDS, epoch=st.integers(0, 127), data=st.data())
 @settings(deadline=None)
 def test_any_position_of_any_size_is_reached_alone(records, seed, epoch, data):

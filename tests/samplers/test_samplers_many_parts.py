@@ -52,6 +52,7 @@ def test_keys_of_many_parts_are_those_of_each_part_alone(when_exhausted, count):
 weights = st.lists(st.sampled_from([0.0, 1.0, 1.0, 0.3, 7.0, 1e-6]), min_size=1, max_size=30).filter(any)
 
 
+@pytest.mark.slow
 @given(weights, weights, st.integers(1, 5000), st.data())
 def test_the_position_of_an_element_is_found_without_searching(first, second, begins, data):
     """It is the one before which the part's count grows to more than the element's number, in any stage."""

@@ -452,6 +452,7 @@ with orders.tables.of(0, unneeded) as table:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_processes_share_the_order_of_an_epoch():
     """One makes it, and the others find it; one that is killed while it makes it holds nobody up."""

@@ -91,6 +91,7 @@ def test_a_window_is_made_of_its_frames():
     assert len({str(each.fingerprint) for each in variants}) == 4
 
 
+@pytest.mark.slow
 def test_batches_have_masks():
     """Stacked by `Batch`, with two workers as without."""
     frames = {"state": np.arange(20.0), "action": np.arange(40).reshape(20, 2)}

@@ -2,11 +2,9 @@
 
 import base64
 import decimal
-import io
 
 import fsspec
 import numpy as np
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as encryption
@@ -18,9 +16,6 @@ from headrace.files.remote.store import close_stores
 from headrace.files.streams import RawFile
 from headrace.sources import ParquetDataSource
 from headrace.sources.arrow import columns
-
-# polars opens descriptors for its threads with the first file, and keeps them.
-polars.DataFrame({"x": [1]}).write_parquet(io.BytesIO())
 
 LIMIT = 7
 """Most rows that the planted limit reads at once."""
@@ -144,14 +139,6 @@ def test_views_and_large_decimals_have_the_values_of_pyarrow(tmp_path, array):
     expected = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [source[key] for key in range(3)] == expected
     assert list(source.__getitems__([2, 0, 1] * 3)) == [expected[2], expected[0], expected[1]] * 3
-
-
-def test_integers_of_128_bits_are_an_error_that_says_so(tmp_path):
-    """Written by polars; the file is neither cut off nor damaged."""
-    polars.DataFrame({"x": polars.Series([2**100], dtype=polars.Int128)}).write_parquet(tmp_path / "x.parquet")
-    with pytest.raises(SourceError, match=r"x\.parquet has integers of 128 bits.*Write them as 64 bits") as caught:
-        ParquetDataSource(tmp_path)
-    assert "damaged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [pa.list_view(pa.int32()), pa.large_list_view(pa.int32())], ids=str)

@@ -258,6 +258,7 @@ class Reader:
         Reader.closed += 1
 
 
+@pytest.mark.slow
 def test_a_reader_in_use_is_never_closed_under_its_user():
     """Eight threads over five files and two places: no reader is closed in use, and all are closed once."""
     Reader.opened = Reader.closed = 0

@@ -25,6 +25,7 @@ from headrace.sources.facts import facts_of
 KINDS = [AsyncCounted, AsyncCountedMany, AsyncCountedBoth]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
@@ -79,6 +80,7 @@ def test_an_asynchronous_source_is_an_ordinary_one(kind):
     assert as_source(source) is source
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", chosen(KINDS, AsyncCountedBoth))
 @pytest.mark.parametrize("where", WHERE)
 def test_its_stream_is_that_of_its_records(kind, where):
@@ -102,6 +104,7 @@ def _double(number):
     return 2 * number
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_are_those_of_the_same_records_read_otherwise(kind):
@@ -291,6 +294,7 @@ class Cancelling(Counted):
         return key
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("operations", [[], [Batch(4)]])
 @pytest.mark.slow

@@ -37,6 +37,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:a worker was terminated unexpectedly")
 @pytest.mark.parametrize(
     "change", [name if name == "replaced" else pytest.param(name, marks=pytest.mark.long) for name in CHANGES]
@@ -251,6 +252,7 @@ def test_an_index_is_checked_by_each_process_that_maps_it(kind):
         index.write_bytes(whole)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", chosen([21, 1], 21))
 def test_a_forged_index_never_gives_other_records_or_ends_the_process(kind, step):
     """Each value of its JSON changed into every other kind of value, dtypes that hold addresses among them."""

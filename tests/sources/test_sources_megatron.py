@@ -144,6 +144,7 @@ def test_its_place_is_told(tmp_path):
     assert (place.file, place.record, place.tokens) == (f"{tmp_path}/b.bin", 1, (2, 5))
 
 
+@pytest.mark.slow
 def test_loaders_pack_budget_and_resume(tmp_path):
     """Rows of `Pack`, and batches by budget planned from its lengths, are those of the same documents in memory."""
     documents = [[[key + 1] * (key % 7 + 1), [9]] for key in range(40)]

@@ -14,7 +14,8 @@ import pytest
 from support.source_conformance import SourceConformance
 
 import headrace
-from headrace.sources import as_source
+from headrace.errors import SourceError
+from headrace.sources import ParquetDataSource, as_source
 
 # polars opens descriptors for its threads at the first date, and keeps them.
 polars.DataFrame({"when": [datetime.datetime(2026, 1, 1)]})
@@ -208,3 +209,11 @@ def test_what_is_nearly_a_table_is_refused_with_what_to_pass(data, remedy):
     """Their items are not rows, or cannot be read in any order."""
     with pytest.raises(TypeError, match=remedy):
         as_source(data)
+
+
+def test_integers_of_128_bits_are_an_error_that_says_so(tmp_path):
+    """Written by polars; the file is neither cut off nor damaged."""
+    polars.DataFrame({"x": polars.Series([2**100], dtype=polars.Int128)}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(SourceError, match=r"x\.parquet has integers of 128 bits.*Write them as 64 bits") as caught:
+        ParquetDataSource(tmp_path)
+    assert "damaged" not in str(caught.value)

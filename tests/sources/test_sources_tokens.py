@@ -396,6 +396,7 @@ def mapped_files(folder):
     return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
 
 
+@pytest.mark.slow
 def test_more_files_than_may_be_mapped_are_read(tmp_path, monkeypatch):
     """Of very many files in one source few are open and none is mapped, whatever documents are held; records are the same."""
     folder = small_files(tmp_path / "data", 300)
@@ -778,6 +779,7 @@ def killed_after(path, lines):
         os._exit(code)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 @pytest.mark.parametrize("stride", chosen([1, 21], 21))
 def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):

@@ -41,6 +41,7 @@ def recording():
         return Recording.of(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", LOOPS)
 def test_sentence_table_json_and_page_agree(name, recording):
@@ -171,6 +172,7 @@ def _busy(number):
     return number
 
 
+@pytest.mark.slow
 def test_the_store_of_these_tests_is_what_a_loader_tells():
     """The facts of a source that reads one record at a time, as the arithmetic expects them."""
 

@@ -51,6 +51,7 @@ def test_a_program_is_run_with_its_own_step_until_enough_was_seen(more, tmp_path
     assert (signal.getsignal(signal.SIGINT), threading.active_count()) == before
 
 
+@pytest.mark.slow
 def test_a_named_loader_is_measured_alone(tmp_path, capsys):
     """By its name or that of a function; as fast as it goes, or beside a step of some length. Numbers come as JSON too."""
     text = TRAINS.replace("{more}", "")
@@ -62,6 +63,7 @@ def test_a_named_loader_is_measured_alone(tmp_path, capsys):
     assert told["sentence"].startswith("Your step waits ")
 
 
+@pytest.mark.slow
 def test_a_feeders_loop_is_measured_as_the_users(tmp_path, capsys):
     """What is waited for is told of the loop over devices, not of the feeder's own."""
     pytest.importorskip("jax")
@@ -78,6 +80,7 @@ def test_a_program_that_only_defines_a_loader_has_that_measured(tmp_path, capsys
     assert capsys.readouterr().out.startswith("Batches come ")
 
 
+@pytest.mark.slow
 def test_a_step_of_some_length_has_its_effect_or_is_refused(tmp_path, capsys):
     """A program that only defines a loader is measured beside such a step; one with steps of its own says what to do."""
     text = TRAINS.replace("{more}", "")
@@ -148,6 +151,7 @@ def test_a_program_may_clean_up_and_end_as_it_likes_when_it_is_interrupted(tmp_p
     assert "Measured: " in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_program_that_goes_on_whatever_comes_is_ended(tmp_path):
     """One line says why; nothing is left running."""
     (tmp_path / "train.py").write_text(
@@ -171,6 +175,7 @@ def test_ctrl_c_ends_the_bench(tmp_path, capsys):
     assert capsys.readouterr().err == "headrace: interrupted\n"
 
 
+@pytest.mark.slow
 def test_workers_that_have_just_begun_are_not_taken_for_slow_ones(tmp_path, capsys):
     """Of a short loop, the time in which they begin is told, and left out of what a step takes."""
     text = "import headrace\nfor x in headrace.load(range(30), batch_size=10, num_epochs=1, worker_count=1): pass"
@@ -211,6 +216,7 @@ def test_the_page_and_the_timeline_are_two_files(tmp_path, capsys):
     assert "Pass two different files" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     """As `head`: nothing is printed on standard error."""
     (tmp_path / "train.py").write_text("import headrace\nloader = headrace.load(range(100_000), batch_size=10_000)")

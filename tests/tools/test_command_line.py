@@ -84,6 +84,7 @@ def test_two_checkpoints_are_compared(tmp_path, capsys):
     assert "sampler: seed 1 → 2" in out
 
 
+@pytest.mark.slow
 def test_half_a_checkpoint_is_refused_by_the_names_of_what_it_lacks(tmp_path, capsys):
     """By all that read one; `inspect` tells what is there, and that the rest is not. One file alone is one state."""
     folder = _saved(tmp_path / "half", *(_iterator(3, (shard, 3)).get_state() for shard in range(3)))

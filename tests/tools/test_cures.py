@@ -39,6 +39,7 @@ def test_the_sentence_tells_how_many_reads_are_under_way_and_how_many_may_be():
     assert "with 32 of 32 possible reads under way, on 2 workers" in Diagnosis.of(measured_store(workers=2)).sentence
 
 
+@pytest.mark.slow
 @given(st.sampled_from([1, 32, 512]), st.integers(0, 4), st.integers(1, 16))
 def test_so_many_times_as_many_reads_give_so_many_times_the_batches(records, workers, times):
     """Whatever the batch, with workers or without, as long as nothing else takes as long."""
@@ -142,6 +143,7 @@ def _slowly(number):
     return number + 0 * sum(range(5_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_what_a_filter_drops_is_measured(worker_count):
     """With the operations before it, of a loader that runs."""
@@ -161,6 +163,7 @@ def _hundredfold(number):
     return [number] * 100
 
 
+@pytest.mark.slow
 def test_a_flat_map_never_makes_batches_of_no_records():
     """Rows are told, and of how many records they are."""
     operations = [headrace.FlatMap(_hundredfold, max_fan_out=100), headrace.Batch(25)]
@@ -196,6 +199,7 @@ class InPython:
         return headrace.RecordMetadata(index, index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.one_in(2)
 def test_what_a_sampler_takes_for_a_key_is_measured(workers):
@@ -271,6 +275,7 @@ def _in_order(seconds, workers, ahead):
     return max(done)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(3, 12), st.floats(0.03, 0.5), st.integers(1, 3), st.integers(0, 4))
 def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer, lesser):
     """In a simulation in which workers wait for the slow one before they go on; some are less slow than others."""
@@ -291,6 +296,7 @@ def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer,
     assert elapsed / change.seconds >= elapsed / repaired
 
 
+@pytest.mark.slow
 @given(st.floats(1e-6, 3e-4), st.floats(1e-8, 3e-5), st.integers(1, 60), st.sampled_from([0, 1, 2]))
 def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, records, workers):
     """Of what a batch costs and a record costs, eight times the records share the former: nobody gains more."""
@@ -308,6 +314,7 @@ def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, record
     assert elapsed / change.seconds >= elapsed / larger
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.sampled_from([16, 32, 64]), st.floats(2e-3, 50e-3))
 def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threads, alone):
     """Where a source serves a few reads at a time, all threads that there are would be served after the cure."""

@@ -115,6 +115,7 @@ def test_a_training_that_fails_ends_the_demo_with_its_error(monkeypatch, capfd):
     assert "Compared with" not in shown.out
 
 
+@pytest.mark.slow
 def test_digits_are_drawn_where_scikit_learn_is_not_installed(monkeypatch):
     """As many, in the same form, the same each time; and they can be told apart."""
     real, kind = load_digits()
@@ -131,6 +132,7 @@ def test_digits_are_drawn_where_scikit_learn_is_not_installed(monkeypatch):
     assert np.linalg.norm(means[:, None] - means, axis=-1)[~np.eye(10, dtype=bool)].min() > 0.3
 
 
+@pytest.mark.slow
 def test_records_of_the_test_are_never_trained_on(tmp_path):
     """By their numbers, over more than an epoch."""
     digits, _ = load_digits()

@@ -117,6 +117,7 @@ def test_workers_that_never_rest_are_what_a_feeders_step_waits_for():
 MOSTLY = st.floats(0.0, 1.0)
 
 
+@pytest.mark.slow
 @example(work=0.0, transform=0.0, hosts=0.0, transfer=0.0, hand_over=0.5, workers=0, records=8, step_known=True)
 @given(MOSTLY, MOSTLY, MOSTLY, MOSTLY, MOSTLY, st.integers(0, 4), st.sampled_from([8, 1024]), st.booleans())
 def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
@@ -158,6 +159,7 @@ def test_without_workers_the_feeders_thread_works_beside_the_users_step():
     assert step_seconds(transforming, 0) == pytest.approx(0.0216)
 
 
+@pytest.mark.slow
 def test_a_loader_is_diagnosed_with_and_without_a_step():
     """With its own workers; the numbers are those of the loader."""
     loader = headrace.load(range(1000), transformations=[wait], batch_size=4)
@@ -239,6 +241,7 @@ class Slow:
         return _unpickled, ()
 
 
+@pytest.mark.slow
 def test_objects_that_are_unpickled_count_as_waited_for():
     """The user's thread unpickles what workers could not share: that is no work of the user's."""
     operations = [headrace.Batch(2, batch_fn=Slow)]

@@ -123,6 +123,7 @@ def test_where_an_operation_decides_the_steps_the_position_is_told():
     assert "from some step on" in str(found)
 
 
+@pytest.mark.slow
 def test_two_checkpoints_tell_where_weights_changed():
     """Of a run before and after: the step is that at which it went on with others."""
     iterator = iter(_mix())
@@ -147,6 +148,7 @@ def _both(iterator, steps, changed, state):
     yield from other
 
 
+@pytest.mark.slow
 def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
     """Also where no program is at hand."""
     one, two = iter(_load()), iter(_load(seed=2))
@@ -252,6 +254,7 @@ def _packed(*, seed=0, shuffled=True, length=16, documents=300):
     return MapDataset.mix(packed, {"web": 0.7, "books": 0.3}).batch(4)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("change", "what", "told"),
     [
@@ -316,6 +319,7 @@ def _state_after(loader, steps, state=None):
         return iterator.get_state()
 
 
+@pytest.mark.slow
 def test_records_that_are_left_out_differ_where_they_would_come():
     """Of loaders, chains and mixes the step is the first one delivered that differs; a run that left out later is the same."""
     keys = [int(key) for step in range(10) for key in _omitting().records_at(step)]
@@ -339,6 +343,7 @@ def test_records_that_are_left_out_differ_where_they_would_come():
     assert headrace.diff(early, _omitting([keys[2]])).step == 0
 
 
+@pytest.mark.slow
 def test_records_that_are_left_out_of_a_part_are_told_by_its_name():
     """Of a mix; of streams that are joined the step is not known."""
     parts = {"a": range(20), "b": range(30)}

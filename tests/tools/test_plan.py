@@ -30,6 +30,7 @@ NEEDS = st.builds(
 MACHINES = st.builds(Machines, st.integers(1, 16), st.integers(2, 64), st.floats(1e8, 1e11))
 
 
+@pytest.mark.slow
 @given(NEEDS, MACHINES)
 def test_a_plan_hides_the_work_in_a_simulation(needs, machines):
     """A step is as long as the plan says, within 5 %, though tasks vary by half of their length."""
@@ -43,6 +44,7 @@ def test_a_plan_hides_the_work_in_a_simulation(needs, machines):
     assert len(plan.sentence) < 300
 
 
+@pytest.mark.slow
 @given(NEEDS, MACHINES, st.integers(1, 40), st.integers(0, 4))
 def test_the_length_of_a_step_is_that_of_a_simulation(needs, machines, workers, nodes):
     """With any number of workers and nodes, where tasks are alike."""
@@ -140,6 +142,7 @@ def test_a_plan_comes_as_json(tmp_path, capsys):
     assert f"{told['workers']} worker" in told["sentence"]
 
 
+@pytest.mark.slow
 @given(NEEDS, MACHINES)
 def test_json_and_words_tell_the_same_steps(needs, machines):
     """One entry for each line of the table."""

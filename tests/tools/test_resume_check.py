@@ -47,6 +47,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("number", "worker_counts"),
     [*((number, (0,)) for number in range(len(STRANGE))), *chosen([(n, (0, 1)) for n in range(5)], (1, (0, 1)))],
@@ -129,6 +130,7 @@ def _drop_half(numbers):
 FINE = lambda x: x * 2  # noqa: E731
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pipeline", "message"),
     [
@@ -174,6 +176,7 @@ def _numbered():
     return lambda word: numbers.setdefault(word, len(numbers))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [(), (FINE,), (FINE, Filter(lambda x: x % 3))])
 def test_what_an_operation_learns_from_the_records_before_is_found(operations):
@@ -188,6 +191,7 @@ def test_a_pipeline_that_cannot_be_pickled_is_checked_without_copies():
     assert check_resume(_opened(lambda x: (lock.locked(), x)), steps=4, worker_counts=(0,)).resumed == 4
 
 
+@pytest.mark.slow
 def test_a_source_that_changes_is_named():
     """The operations are not to blame then."""
     with pytest.raises(NotDeterministicError, match="the source"):
@@ -216,6 +220,7 @@ def test_records_of_a_mix_are_named_by_their_part():
         headrace.check_resume(loader)
 
 
+@pytest.mark.slow
 def test_chains_are_checked_as_loaders_are():
     """Both kinds of datasets; the first operation at fault is named, or, of joined datasets, what to check next."""
     whole = headrace.MapDataset.range(30).shuffle(1).map(lambda x: x + 1)

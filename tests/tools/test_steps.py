@@ -17,6 +17,7 @@ from headrace.loader.plan.steps.skipped import union, without
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
 
 
+@pytest.mark.slow
 @tries(150)
 @given(name=st.sampled_from(sorted(PIPELINES)), ranges=RANGES, stop=st.integers(0, 30))
 def test_steps_that_are_left_out_do_not_come_and_stay_left_out_after_a_resume(name, ranges, stop):
@@ -87,6 +88,7 @@ def _plain_shards(count, batch):
         yield DataLoader(data_source=range(90), sampler=sampler, operations=[Batch(batch)])
 
 
+@pytest.mark.slow
 @given(one=RANGES, two=RANGES)
 def test_ranges_add_and_subtract_as_sets_do(one, two):
     """`union` and `without` on ranges are those of the sets of their numbers."""

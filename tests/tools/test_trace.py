@@ -214,6 +214,7 @@ def _never(record):
     raise AssertionError("nothing is run")
 
 
+@pytest.mark.slow
 def test_all_shards_of_a_checkpoint_are_told(tmp_path):
     """Of a folder with the states of all shards, with each record's shard; and after other shards went on from it."""
 
@@ -268,6 +269,7 @@ def _key_of(document):
     return int(document[0]) % 100_000 // 1000
 
 
+@pytest.mark.slow
 def test_elastic_resumes_in_the_middle_of_windows_are_told():
     """What a former shard had begun is traced as the shard that finishes it delivers it."""
 
@@ -297,6 +299,7 @@ def found_of(found, records):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filtered", [False, True])
 def test_steps_of_a_loop_per_epoch(filtered):
     """Counted over all epochs, from the beginning and from a state of any of them."""

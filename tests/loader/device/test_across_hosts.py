@@ -127,7 +127,7 @@ for policy in ("drop", "pad", "repeat"):
 
 
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
-@pytest.mark.slow
+@pytest.mark.long
 def test_states_of_uneven_hosts_are_exact(by, tmp_path):
     """From each step the same batches follow; on one host, each record that no host delivered follows once."""
     said = together(STATES, folder_for(by, tmp_path), by=by)
@@ -168,7 +168,7 @@ with iter(chain.across_hosts("pad", folder=folder)) as iterator:
 
 
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
-@pytest.mark.slow
+@pytest.mark.long
 def test_epochs_and_chains_have_the_same_number_of_batches_on_all_hosts(by, tmp_path):
     """Steps are counted alike on all hosts, over all epochs, and each state resumes in its epoch."""
     said = together(EPOCHS, folder_for(by, tmp_path), by=by)
@@ -243,6 +243,8 @@ for kind in (loader("some"), steady):
 """
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
     """After the same step, with states saved, also if that host has no records left, or all batches are certain."""
@@ -362,7 +364,7 @@ for policy in ("pad", "repeat"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_filled_batches_have_the_shape_of_the_others():
     """Also if shapes change from step to step; a batch of another shape cannot be repeated, which is an error."""
     (padded, repeated), (others, refused) = together(WIDER, by="jax")

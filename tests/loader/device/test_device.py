@@ -123,6 +123,7 @@ def test_device_put_feeds_from_anything():
 # ---- Memory
 
 
+@pytest.mark.slow
 def test_a_batch_is_not_copied():
     """On the CPU the arrays on the device are the slab that the loader filled; the slab lives as long as they do."""
     seen = []
@@ -420,6 +421,7 @@ def test_wrong_arguments_are_named(more, message):
         images().to_device(CPU, **more)
 
 
+@pytest.mark.slow
 def test_without_jax_the_error_says_what_to_install():
     """MissingExtraError for each of the doors; importing headrace needs no jax."""
     program = """
@@ -609,6 +611,7 @@ EXITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EXITS)
 @pytest.mark.parametrize("ending", chosen(["", "raise KeyboardInterrupt"], "raise KeyboardInterrupt"))

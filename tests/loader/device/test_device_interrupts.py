@@ -74,6 +74,7 @@ def fails_at_three(row):
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goes_back", [True, False], ids=["loader", "generator"])
 @pytest.mark.one_in(2)
 def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):

@@ -251,7 +251,7 @@ for policy in ("drop", "error", "pad"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", chosen(["aligned", "ragged"], "ragged"))
 @pytest.mark.parametrize("count", chosen([2, 4], 2))
 def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):

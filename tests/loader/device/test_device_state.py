@@ -174,6 +174,7 @@ def test_a_plain_iterable_has_no_state():
         assert len(list(feeder)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.one_in(6)
@@ -297,7 +298,7 @@ PADDED = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PADDED)
 def test_the_shape_that_a_batch_is_filled_up_to_does_not_depend_on_earlier_batches(name):
     """A run that is resumed at any step has the shapes of the whole run, and only a short last batch is filled up."""

@@ -30,6 +30,7 @@ def test_batches_are_those_of_one_loader(run):
     )
 
 
+@pytest.mark.slow
 def test_hosts_with_the_same_rows_load_the_same_data(run):
     """On a mesh of data × model, devices of the model axis hold the same rows."""
     run(
@@ -46,6 +47,7 @@ def test_hosts_with_the_same_rows_load_the_same_data(run):
     )
 
 
+@pytest.mark.slow
 def test_states_resume_on_any_number_of_hosts(run):
     """After filters, packs and mixes: each record comes once, whatever was prefetched, and the tree is small."""
     run(
@@ -70,6 +72,7 @@ def test_states_resume_on_any_number_of_hosts(run):
     )
 
 
+@pytest.mark.slow
 def test_uneven_hosts_are_refused_dropped_or_filled_up(run):
     """One has no batch at all; a short last batch that all have comes as it is."""
     run(
@@ -125,6 +128,7 @@ def test_an_error_on_a_host_is_raised_here(run):
     )
 
 
+@pytest.mark.slow
 def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
     """At each step, also after a restore, as the state is right; the iterator can be closed."""
     printed = run(
@@ -153,6 +157,7 @@ def test_a_loader_that_cannot_be_made_is_an_error_of_its_host(run):
     assert all("process 1 failed: OSError: no such folder" in line for line in printed)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_refused(run):
     """With the value, and what to pass."""
     printed = run(
@@ -187,6 +192,7 @@ def test_wrong_arguments_are_refused(run):
     assert all("was closed" in line for line in printed[4:])
 
 
+@pytest.mark.long
 def test_a_process_that_controls_all_hosts_is_warned(run):
     """What would read the data of all hosts names `RemoteLoader`; elsewhere nothing is said."""
     printed = run(
@@ -251,6 +257,7 @@ def test_batches_by_budget_come_in_several_shapes(run):
     )
 
 
+@pytest.mark.long
 def test_mixes_filters_and_packs_resume_on_other_numbers_of_hosts(run):
     """Killed twice, with batches made ahead: each document comes once, with its tokens together."""
     run(
@@ -318,6 +325,7 @@ def test_missing_rows_are_repeated(run):
     )
 
 
+@pytest.mark.long
 def test_hosts_with_batches_of_different_shapes_are_refused(run):
     """With the shapes of each; as are rows that the devices of a host cannot divide."""
     printed = run(
@@ -342,6 +350,7 @@ def test_hosts_with_batches_of_different_shapes_are_refused(run):
     assert len(printed) == 4
 
 
+@pytest.mark.long
 def test_numbers_come_as_from_other_feeders(run):
     """Those of jax's own types, too; integers that lose bits on the devices are told once."""
     printed = run(
@@ -365,6 +374,7 @@ def test_numbers_come_as_from_other_feeders(run):
     assert "outside of [-2147483648, 2147483647]" in printed[0]
 
 
+@pytest.mark.long
 def test_batches_may_have_many_leaves(run):
     """Their description, which is longer than one array of text, comes in parts; the state is that of all leaves."""
     run(
@@ -382,6 +392,7 @@ def test_batches_may_have_many_leaves(run):
     )
 
 
+@pytest.mark.long
 def test_a_state_of_another_loader_is_refused(run):
     """With the host's reason."""
     printed = run(
@@ -406,6 +417,7 @@ def test_a_state_of_another_loader_is_refused(run):
     assert all("the state does not fit the loader of a host: " in line for line in printed)
 
 
+@pytest.mark.slow
 def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
     """By `on_preemption`, as other iterators."""
     run(
@@ -430,6 +442,7 @@ def test_a_preempted_run_is_saved_and_resumed_on_another_number_of_hosts(run):
     )
 
 
+@pytest.mark.slow
 def test_states_are_saved_in_files(run):
     """By `StateFile`, which may also restore at once on another number of hosts."""
     run(

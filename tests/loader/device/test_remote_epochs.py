@@ -31,6 +31,7 @@ def loops(run):
     return lambda program: run(EPOCHS + textwrap.dedent(program))
 
 
+@pytest.mark.slow
 def test_each_epoch_is_that_of_the_loaders(loops):
     """The rows of each host are those of its loader's epoch; steps are counted over all epochs."""
     loops(
@@ -54,6 +55,7 @@ def test_each_epoch_is_that_of_the_loaders(loops):
     )
 
 
+@pytest.mark.slow
 def test_epochs_resume_on_other_numbers_of_hosts(loops):
     """Killed in the second epoch, and after a loop: each record comes once in each epoch."""
     loops(
@@ -80,6 +82,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
     )
 
 
+@pytest.mark.long
 def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
     """With "drop", each epoch ends with its shortest host, and the next begins from its start; with "error", it is refused."""
     loops(
@@ -103,6 +106,7 @@ def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
     )
 
 
+@pytest.mark.slow
 def test_wrong_epochs_are_refused(loops):
     """Numbers of epochs, states of one loop, and what is not a `DataLoader`, with what to do."""
     printed = loops(
@@ -134,6 +138,7 @@ def test_wrong_epochs_are_refused(loops):
     assert "needs a make_loader that returns a DataLoader" in printed[4]
 
 
+@pytest.mark.long
 def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
     """A run whose hosts had a process each goes on in one process that controls all hosts."""
     loops(
@@ -156,6 +161,7 @@ def test_states_of_shards_with_processes_of_their_own_are_restored(loops):
     )
 
 
+@pytest.mark.slow
 def test_epochs_of_shards_with_processes_of_their_own_are_restored(loops):
     """In the middle of the second epoch, on another number of hosts."""
     loops(

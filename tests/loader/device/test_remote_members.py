@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("jax.experimental.colocated_python")
 
 
+@pytest.mark.slow
 def test_it_has_the_members_of_a_feeder(run):
     """Except the iterator of this process, from which a feeder reads."""
     run(
@@ -20,6 +21,7 @@ def test_it_has_the_members_of_a_feeder(run):
     )
 
 
+@pytest.mark.slow
 def test_lengths_and_records_are_those_of_all_hosts(run):
     """As those of the loaders of the shards at the same step, whatever was made ahead; also after a resume."""
     run(
@@ -60,6 +62,7 @@ def test_lengths_and_records_are_those_of_all_hosts(run):
     )
 
 
+@pytest.mark.long
 def test_what_the_hosts_do_not_know_is_refused(run):
     """With what to do instead; closed iterators say so, and metrics leave the values out."""
     printed = run(
@@ -90,6 +93,7 @@ def test_what_the_hosts_do_not_know_is_refused(run):
     assert "Ask before you close it" in printed[3]
 
 
+@pytest.mark.slow
 def test_a_change_of_the_run_holds_from_its_step_on(run):
     """Whatever was made ahead, as for a feeder of the same loader; the state tells it, also on another number of hosts."""
     printed = run(
@@ -128,6 +132,7 @@ def test_a_change_of_the_run_holds_from_its_step_on(run):
     assert "at_step=5" in printed
 
 
+@pytest.mark.slow
 def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
     """As by `next`, with the host's error; only statistics, which other threads ask for, have nothing of such hosts."""
     run(
@@ -160,6 +165,7 @@ def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
     )
 
 
+@pytest.mark.slow
 def test_a_function_that_omits_records_is_sent_to_the_hosts(run, tmp_path):
     """Also one that has no name in a module, as `make_loader`."""
     run(

@@ -18,6 +18,7 @@ from headrace.reporting.hosts import HostsStats
 pytest.importorskip("jax.experimental.colocated_python")
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_a_feeder_of_the_same_records(run):
     """Steps, records, bytes, stages and operations; the loaders of all hosts count as one."""
     run(
@@ -54,6 +55,7 @@ def test_statistics_are_those_of_a_feeder_of_the_same_records(run):
     )
 
 
+@pytest.mark.long
 def test_a_slow_host_is_named_with_its_slow_operation(run, tmp_path):
     """By `watch_hosts`, which the log, the page, and the metrics use, as for feeders; the program can go on meanwhile."""
     run(

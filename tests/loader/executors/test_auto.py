@@ -232,6 +232,7 @@ def test_workers_whose_end_is_interrupted_are_ended_with_the_executor(monkeypatc
     assert len(ends) == 2
 
 
+@pytest.mark.slow
 def test_a_wait_that_goes_on_counts(monkeypatch):
     """A batch for which a filter goes through very many records is waited for while settings are tried."""
     loop = PlayedLoop(monkeypatch)
@@ -279,11 +280,13 @@ def test_short_epochs_come_to_the_same_workers(tasks, monkeypatch):
     assert set(found[-100:]) == {8}
 
 
+@pytest.mark.slow
 def test_epochs_that_end_before_workers_begin_go_without(monkeypatch):
     """Nothing more is tried then."""
     assert list(_epochs(monkeypatch, 60, 12, Tuning(), LateTeam))[-20:] == [0] * 20
 
 
+@pytest.mark.slow
 def test_what_was_found_goes_to_one_iterator_at_a_time(monkeypatch):
     """A second one over the same loader begins anew."""
     tuning = Tuning()
@@ -525,6 +528,7 @@ def test_auto_is_checked():
         ExecutionOptions(worker_count="auto", worker_kind="ray")
 
 
+@pytest.mark.slow
 def test_an_executor_that_is_closed_is_freed_without_the_collector():
     """Iterators over columns, made and dropped again and again, leave no memory until the next collection."""
     gc.collect()

@@ -46,6 +46,7 @@ def test_batches_of_packed_rows_are_parts_of_the_memory_of_these():
     assert steps.count(3 * ROW * 4) > len(steps) / 2
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.slow
 def test_the_stream_and_all_states_are_those_of_the_loop_without_workers(name):
@@ -63,7 +64,7 @@ def test_the_stream_and_all_states_are_those_of_the_loop_without_workers(name):
             assert list(map(plain, there)) == elements[step + 1 :]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["batches", "again", "mixed"])
 def test_a_batch_that_is_written_to_changes_no_other(name):
     """The user may write to each batch, also where rows are kept to be given again."""
@@ -75,6 +76,7 @@ def test_a_batch_that_is_written_to_changes_no_other(name):
                 array[...] = -1
 
 
+@pytest.mark.slow
 def test_batches_that_are_kept_stay_as_they_are():
     """Memory of a window is used again only once nobody has a batch of it any more."""
 

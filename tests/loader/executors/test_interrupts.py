@@ -182,6 +182,7 @@ def signals(pid: int, kind: str) -> int:
         return next(int(line.split()[1], 16) for line in file if line.startswith(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_the_zygote_is_born_deaf_to_interrupts():
     """A Ctrl-C while it imports leaves no traceback; later it ignores them."""
@@ -326,6 +327,7 @@ def in_a_forked_child(program: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", ["", ", worker_count=2, worker_kind='thread'"])
 def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):

@@ -284,6 +284,7 @@ KINDS = ["submit", "submit one with parts", "answer", "end", "all end", "ready",
 EVENTS = st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(1, 3))
 
 
+@pytest.mark.slow
 @given(workers=st.integers(1, 3), timeout=st.sampled_from([None, 2.0]), events=st.lists(EVENTS, max_size=40))
 def test_no_job_is_lost_or_done_twice_whatever_happens(workers, timeout, events):
     """After any events, each job is settled or with one worker, and there are never too many workers."""

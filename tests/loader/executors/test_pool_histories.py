@@ -20,6 +20,7 @@ def _play(seed: int) -> None:
     world.finish()
 
 
+@pytest.mark.slow
 def test_no_history_loses_a_job_or_has_it_done_twice():
     """Workers that begin, end, are lost, late, let go and speak after that, in 1,000 histories."""
     for seed in range(1000):

@@ -50,6 +50,7 @@ def test_a_seed_is_one_history():
         assert simulate.play(seed) == simulate.play(seed)
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_history(capsys):
     """Of one seed; or plays many."""
     assert simulate.main(["1"]) == 0

@@ -215,6 +215,7 @@ def cleared():
     LeaksADescriptor.left.clear()
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("kind", "test", "match"), PLANTED, ids=[kind.__name__ for kind, _, _ in PLANTED])
 def test_a_planted_fault_fails_its_test(kind, test, match, tmp_path):
     """And the message says what is wrong."""
@@ -224,6 +225,7 @@ def test_a_planted_fault_fails_its_test(kind, test, match, tmp_path):
         getattr(suite, test)(tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("test", sorted({test for _, test, _ in PLANTED}))
 def test_without_a_fault_they_pass(test, tmp_path):
     """The same tests, with the same transport."""
@@ -268,6 +270,7 @@ class StaysOpen(ProcessTransport):
         self.every.append(self)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "test", "error", "match"),

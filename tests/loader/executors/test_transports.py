@@ -27,7 +27,7 @@ class TestProcesses(TransportConformance):
         zygote().kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 class TestPortableProcesses(TestProcesses):
     """Worker processes that use only what every POSIX system has."""
 

@@ -115,6 +115,7 @@ def test_an_exception_of_a_module_that_only_workers_have_is_one_of_pythons_own()
     assert (type(back).__name__, str(back)) == ("OwnArgumentsError", "code 3: odd")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["own arguments", "holds a lock"])
 def test_except_theirs_works_with_workers(name):
@@ -142,6 +143,7 @@ def twice(record):
     return [{"x": record, "lock": None}, unsendable(record)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operations", "before"),
     [
@@ -168,6 +170,7 @@ def test_a_row_that_cannot_be_pickled_is_a_failure_of_its_operation(operations, 
     assert iterator.skipped_count == 2
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_pickled_is_named_too():
     """Of a batch, its first record is named, and what made it; batches before it come."""
 
@@ -190,6 +193,7 @@ def test_a_batch_that_cannot_be_pickled_is_named_too():
     assert "on record key 4 at position 4" in caught.value.__notes__[0]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "operations", [[Batch(8)], [Filter(lambda record: True), Batch(8)], [Batch(4), Batch(2)]], ids=str
@@ -215,6 +219,7 @@ def test_of_a_batch_that_ends_its_workers_the_record_at_fault_is_named(operation
     assert got == list(range(8))
 
 
+@pytest.mark.slow
 def test_where_no_record_alone_ends_a_worker_all_are_named():
     """What ends the worker only at a whole batch is no single record's fault."""
 

@@ -101,6 +101,7 @@ def test_a_stopped_and_continued_worker_changes_nothing():
     assert got == expected
 
 
+@pytest.mark.slow
 def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key():
     """Beyond a limit of the address space the operation's MemoryError arrives, and the next step may go on."""
 
@@ -142,6 +143,7 @@ def _may_mount() -> bool:
     return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small /dev/shm")
 @pytest.mark.parametrize("transport", ["", "portable"])
 @pytest.mark.slow
@@ -229,7 +231,7 @@ def test_many_iterators_leave_nothing(iterators):
     assert psutil.Process().memory_info().rss - resident < 4 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @linux_only
 def test_a_further_worker_costs_little_memory():
     """Less than 16 MB of proportional set size for each (11 measured alone), with a source of 50 MB that all share."""
@@ -250,6 +252,7 @@ def test_a_further_worker_costs_little_memory():
     assert five - one < 4 * (16 << 20)
 
 
+@pytest.mark.slow
 def test_batches_smaller_than_a_page_share_memory():
     """They stand side by side, 64-byte aligned, and one that is kept stays what it is."""
     operations = [lambda x: np.full(20, x), Batch(4)]

@@ -41,6 +41,7 @@ def test_the_log_of_workers_arrives_in_the_handlers_of_the_program(caplog):
     assert caught.name == "of the program"
 
 
+@pytest.mark.slow
 def test_tracebacks_of_workers_have_the_file_and_the_line_of_a_script(request):
     """Also of functions that are pickled by value."""
 
@@ -53,6 +54,7 @@ def test_tracebacks_of_workers_have_the_file_and_the_line_of_a_script(request):
     assert 'raise ValueError("bad")  # this very line' in str(caught.value.__cause__)
 
 
+@pytest.mark.slow
 def test_tracebacks_of_workers_have_the_text_of_a_notebook_cell():
     """Its text is in no file; only the program has it."""
     text = "def operation(record):\n    raise ValueError('in a cell')  # line two\n"
@@ -66,6 +68,7 @@ def test_tracebacks_of_workers_have_the_text_of_a_notebook_cell():
     assert name in str(caught.value.__cause__)
 
 
+@pytest.mark.slow
 def test_breakpoint_in_a_worker_says_what_to_do():
     """A worker has no terminal."""
 

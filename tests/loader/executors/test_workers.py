@@ -36,6 +36,7 @@ from headrace.loader.options import ExecutionOptions
 from headrace.loader.work.tasks import SpanTask
 
 
+@pytest.mark.long
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
 @pytest.mark.parametrize("kind", ["process", "thread"])
@@ -62,6 +63,7 @@ def large(records: int = 64, num_epochs: int = 4, row: int = 25_000, **more):
     )
 
 
+@pytest.mark.slow
 def test_batches_that_are_kept_stay_and_dropped_ones_are_reused():
     """Shared memory is reused only when no array looks at it, and then it is."""
     kept, addresses = [], set()
@@ -110,6 +112,7 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
         os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_arrays_from_workers_are_aligned_writable_and_outlive_the_iterator():
     """A batch is an ordinary array: 64-byte aligned, writable, picklable, valid after close."""
     import pickle
@@ -123,6 +126,7 @@ def test_arrays_from_workers_are_aligned_writable_and_outlive_the_iterator():
     assert (pickle.loads(pickle.dumps(batch)) == batch).all()
 
 
+@pytest.mark.slow
 def test_a_jax_array_of_a_workers_batch_keeps_its_values():
     """Jax may take the shared memory as it is; it is not reused before the jax.Array is gone."""
     import jax
@@ -257,6 +261,7 @@ def test_a_killed_zygote_changes_nothing():
     assert got == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "message"),
     [
@@ -441,6 +446,7 @@ def test_what_cannot_be_pickled_is_named_by_attribute():
             next(iter(loader))
 
 
+@pytest.mark.slow
 def test_breaking_dropping_and_reopening_leaves_nothing():
     """Iterators that are used and dropped in every way leave no process, descriptor or thread (see the fixture)."""
     one = large(worker_count=2)
@@ -479,6 +485,7 @@ def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_does_not_pile_up_batches():
     """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the consumer is."""
     with iter(large(records=400, row=600_000, worker_count=2)) as iterator:
@@ -490,6 +497,7 @@ def test_a_slow_consumer_does_not_pile_up_batches():
     assert len(memory) <= 2 * (1 + 1 + 2)
 
 
+@pytest.mark.slow
 def test_objects_of_a_workers_batch_are_pickled_once():
     """Whatever stands beside them: an object may be another one after it was asked what it is made of."""
 
@@ -509,6 +517,7 @@ def test_objects_of_a_workers_batch_are_pickled_once():
     assert [element["object"] for element in loader] == [[x, x + 1] for x in range(8)]
 
 
+@pytest.mark.slow
 def test_workers_import_what_they_need_and_no_more():
     """Every import delays the first batch; an array that is not masked needs none of NumPy's masked arrays."""
 
@@ -563,6 +572,7 @@ def test_unguarded_programs_work(way, tmp_path):
     assert result.returncode == 0
 
 
+@pytest.mark.slow
 def test_everything_ends_with_the_users_process(tmp_path):
     """After SIGKILL to the user's process all workers are gone within two seconds, in the middle of work too."""
     program = tmp_path / "program.py"
@@ -629,6 +639,7 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
     """It comes between the moment in which the process exists and that in which its number is known."""
     make = subprocess.Popen
@@ -644,6 +655,7 @@ def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
     assert not zygotes()
 
 
+@pytest.mark.slow
 def test_processes_are_made_where_there_are_no_more_threads(monkeypatch):
     """To make them takes none."""
 
@@ -672,6 +684,7 @@ def test_few_descriptors_are_enough(tmp_path):
     assert result.stdout.strip() == "True", result.stderr
 
 
+@pytest.mark.slow
 def test_a_batch_may_come_from_hundreds_of_slabs():
     """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is handed over.
 
@@ -862,6 +875,7 @@ def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record
     assert "terminated unexpectedly" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_workers_cannot_unpickle_says_so():
     """When a module is not to be found in the workers, the error there is raised here, with a word about where."""
 

@@ -94,6 +94,7 @@ def _processes():
     return sorted(process.pid for process in [own_processes.zygote(), *own_processes.workers()])
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", STREAMS)
 def test_workers_stay_when_the_iterator_goes_elsewhere(name):
@@ -220,6 +221,7 @@ def test_another_history_of_shards_has_workers_of_its_own():
     assert sorted(record for batch in seen for record in batch) == list(range(300))
 
 
+@pytest.mark.slow
 def test_an_iterator_that_was_moved_and_dropped_leaves_nothing():
     """Workers that wait for the next run end with their iterator, whether it is closed or forgotten."""
     for closes in (True, False):

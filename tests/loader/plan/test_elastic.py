@@ -144,6 +144,7 @@ def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after)
     assert len(json.loads(second[0].get_state())["history"]["shards"][0][1]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["batch", "flat map, filter, batch"])
 def test_a_lineage_stays_short_and_the_state_small(name):
@@ -199,7 +200,7 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_the_records_after_the_last_element_are_known(name, worker_count):
     """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
     (one,) = _shards(name, 1, 40, worker_count=worker_count)
@@ -246,6 +247,7 @@ def test_strict_false_goes_on_with_another_pipeline():
     assert next(other).tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.slow
 @tries(40)
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
 @pytest.mark.parametrize("shared", [False, True])
@@ -309,6 +311,7 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
         assert sorted(seen + [n for batch in whole for n in batch.tolist()]) == sorted([*range(20)] * 3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("records", [10, 37, 64])
 @pytest.mark.slow
 def test_a_rare_record_of_an_endless_stream_still_comes_after_the_shards_change(records):

@@ -12,6 +12,7 @@ from headrace.errors import CheckpointError, JoinError
 ONE = NoSharding()
 
 
+@pytest.mark.long
 @pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize(("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")])
@@ -23,6 +24,7 @@ def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
     assert len(expected) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", TREES)
 def test_a_state_at_every_step_goes_on_exactly(name):

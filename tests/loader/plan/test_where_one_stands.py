@@ -102,6 +102,7 @@ def test_an_iterator_has_the_length_of_its_loader(on_devices):
             len(endless)
 
 
+@pytest.mark.slow
 def test_an_iterator_prints_where_it_stands():
     """Step, epoch, workers and source."""
     with iter(load({"x": np.arange(6)}, batch_size=4, worker_count=1)) as iterator:

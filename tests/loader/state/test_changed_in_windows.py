@@ -71,6 +71,7 @@ def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothin
     assert refused == [steps for steps in range(9) if steps % 4]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("filtered", [False, True])

@@ -158,6 +158,7 @@ def test_more_omitted_records_need_the_states_of_all_shards(steps):
             iterator.set_states(states)
 
 
+@pytest.mark.slow
 def test_the_state_of_one_shard_restores_any_number_of_shards_at_equal_steps():
     """As the states of all shards would, also with more records left out, and other batches."""
     states = _stands(3, (2, 2, 2))
@@ -208,6 +209,7 @@ def test_an_iterator_is_restored_twice_after_records_were_appended(tmp_path):
         assert [batch.tolist() for batch in iterator] == rest
 
 
+@pytest.mark.slow
 def test_a_part_drawn_by_weight_is_restored_over_a_source_that_has_grown(tmp_path):
     """Its order cannot change, so the state names no generation of its source."""
     path = tmp_path / "sizes.json"

@@ -78,6 +78,7 @@ def begun(operations, steps):
     return seen, [iterator.get_state() for iterator in former]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("name", PIPELINES)
@@ -118,6 +119,7 @@ def test_nothing_is_read_to_take_up_windows_of_documents():
 NOISE = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("before", [[], [KEEP]], ids=["documents", "rows"])
 def test_workers_finish_what_others_had_begun(worker_count, before):

@@ -63,6 +63,7 @@ PACKED = (
 )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_unpacked_is_a_damaged_state(state):
     """Whatever it holds."""
     values = json.loads(state[0])

@@ -188,6 +188,7 @@ def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
         assert came.count(key) == (2 if key not in omitted else int(key in early))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shards", [1, 2])
 def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_count):
@@ -298,6 +299,7 @@ def test_statistics_and_skipped_records_go_on_after_a_change():
     assert run.step == 4
 
 
+@pytest.mark.slow
 def test_a_change_of_a_step_after_the_end_has_no_effect():
     """Also on shards of unequal lengths."""
     lengths = []
@@ -309,6 +311,7 @@ def test_a_change_of_a_step_after_the_end_has_no_effect():
     assert sum(lengths) == 2 * RECORDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "by_feeder"), chosen(product(["plain", "weights"], [False, True]), ("weights", True)))
 def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(kind, by_feeder):
     """The other shards have at most one record more. They deliver it as if there had been no call."""

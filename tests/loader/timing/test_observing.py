@@ -60,6 +60,7 @@ def _drained(loader):
         return iterator.stats()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("workers", "kind"), WORKERS)
 def test_records_rows_and_bytes_are_counted(workers, kind):
     """Each once, by stage: here rows that pass a filter, and then batches of them."""
@@ -137,6 +138,7 @@ def test_the_slowest_record_is_known():
             assert iterator._pipeline.place_of(worst.slowest_tag)[1] == 77
 
 
+@pytest.mark.slow
 def test_tasks_are_told_one_by_one():
     """When each was submitted, done, asked for and taken, in this order; and of which rows a batch was made."""
     stats = _drained(load(range(100), transformations=[Filter(_even), Batch(8)], num_epochs=1, worker_count=1))
@@ -163,6 +165,8 @@ def test_the_deaths_of_workers_are_counted():
         assert "SIGKILL" in observer.last_of_workers()[-1].what
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report it in this way")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_largest_memory_of_a_worker_process_is_known(workers):
@@ -297,6 +301,7 @@ def test_packs_are_stages_as_others():
     assert stage.rows * 16 >= sum(map(len, documents))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="only Linux tells")
 def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
     """Two threads on one processor each need it all the time, though each has it for half of that."""

@@ -34,6 +34,7 @@ def _ends_at(deadly: int) -> Any:
     return ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operations", "keys"),
     [
@@ -52,6 +53,7 @@ def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
     assert got == list(range(5000))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_deadly_record_of_a_window_is_named_alone(joined):
@@ -62,6 +64,7 @@ def test_a_deadly_record_of_a_window_is_named_alone(joined):
         list(stream.window_shuffle(8, seed=1).map(_ends_at(10)).with_options(worker_count=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operations", [[], [Batch(4)], [Filter(lambda x: True), Batch(4)]])
 @pytest.mark.one_in(3)
 def test_a_record_that_ends_its_worker_can_be_skipped(operations, caplog):
@@ -94,6 +97,7 @@ def test_a_record_that_hangs_its_worker_can_be_skipped(caplog):
     assert "timeout=0.5 s" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_batch_that_ends_its_worker_can_be_skipped():
     """Behind a batch the whole batch is left out."""
 
@@ -106,6 +110,7 @@ def test_a_batch_that_ends_its_worker_can_be_skipped():
     assert np.concatenate(list(loader)).tolist() == [x for x in range(40) if not 8 <= x < 12]
 
 
+@pytest.mark.slow
 def test_deadly_records_count_towards_the_limit():
     """With max_errors=0 the first one is an error."""
     with pytest.raises(TooManyErrorsError, match="max_errors=0"):

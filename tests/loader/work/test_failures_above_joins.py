@@ -99,7 +99,7 @@ def test_after_a_failure_nothing_is_jumped_over(join: str, run: dict[str, Any]):
         assert before + list(iterator) == whole
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("above", ABOVE)
 def test_every_state_before_a_failure_goes_on_when_it_is_repaired(above: str):
     """Whatever stands between the join and what fails."""
@@ -220,6 +220,7 @@ def test_only_a_record_that_ends_its_worker_is_left_out_above_a_join(above: Any)
         assert first + list(iterator) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "dataset", [mixed(), mixed().window_shuffle(10, seed=1), numbers(0, 30).window_shuffle(10, seed=1)],

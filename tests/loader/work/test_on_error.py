@@ -142,6 +142,7 @@ def test_the_function_itself_may_fail(more):
             raise error
 
 
+@pytest.mark.slow
 def test_the_function_decides_about_crashes_and_about_chains():
     """A record that ends its worker; and a chain that has the option."""
 

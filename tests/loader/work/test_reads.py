@@ -32,7 +32,7 @@ from headrace.loader.executors.reading import read_pace
 from headrace.loader.plan.build import make_pipeline
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_as_many_reads_are_under_way_as_there_are_threads(where, batch_size):
@@ -61,6 +61,7 @@ def test_as_many_reads_are_under_way_below_a_filter(where, operations):
     assert most_under_way(endless(Slow(2000, Crowd(16)), operations, **WHERE[where]), 16, workers) == [16] * workers
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE)
 def test_the_parts_of_a_mix_share_the_threads(where):
@@ -124,7 +125,7 @@ def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size
     assert longest <= 125 + batch_size
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("batch_size", [1, 8, 32])
 def test_small_batches_are_read_in_one_call(calls, batch_size):
@@ -234,6 +235,7 @@ def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead
         assert sorted(source.keys) == list(range(taken + ahead))
 
 
+@pytest.mark.slow
 def test_a_worker_process_begins_no_more_records_than_the_buffer_holds():
     """Beside those of the batch that it works on: each record tells how many reads had begun before its own ended."""
     loader = endless(Begun(4000), [Batch(10)], worker_count=1, read_options=ReadOptions(8, 40))
@@ -252,6 +254,7 @@ class Begun(Counted):
         return len(self.keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("where", ["inline", "threads"])
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
