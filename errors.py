@@ -2,8 +2,8 @@
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
 function reaches the training loop with its type and message, and with a note that says where in the
-stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a worker
-process that cannot be pickled, by a similar exception.
+stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a
+worker process that cannot be pickled, by a similar exception.
 """
 
 
@@ -149,8 +149,8 @@ class StateIndexError(CheckpointError, IndexError):
 class TraceError(HeadraceError, LookupError):
     """The records of a step cannot be determined.
 
-    The step is after the end, was skipped, or is too old; or the omitted records of a loader cannot be
-    searched for.
+    The step is after the end, was skipped, or is too old; or the omitted records of a loader cannot
+    be searched for.
     """
 
 
@@ -172,8 +172,8 @@ class ShardingError(HeadraceError, ValueError):
 class HostsError(HeadraceError, RuntimeError):
     """The processes of a run cannot continue together.
 
-    Their numbers of batches differ, one of them failed or stopped, or they cannot exchange or describe
-    their batches.
+    Their numbers of batches differ, one of them failed or stopped, or they cannot exchange or
+    describe their batches.
     """
 
 
@@ -195,8 +195,8 @@ class PicklingError(HeadraceError, ValueError, TypeError):
 class WorkerCrashedError(HeadraceError, RuntimeError):
     """Workers ended, or exceeded `timeout`, repeatedly while they worked on the same records.
 
-    In a conversion, it is enough that one worker process ended. The message names the records or the
-    file and, if it is known, the signal or exit code.
+    In a conversion, it is enough that one worker process ended. The message names the records or
+    the file and, if it is known, the signal or exit code.
     """
 
 

@@ -37,7 +37,9 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
         return checked_seed(seed, high)
     found = default_seed(seeds)
     if found is None:
-        raise SeedError(f"{method} needs a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it.")
+        raise SeedError(
+            f"{method} needs a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it."
+        )
     return found
 
 
@@ -96,23 +98,27 @@ def warn_of_exchange(node: Node, what: str) -> None:
     """
     if node.exchanges:
         warn(
-            f"{what}: this is a slice of a shuffled dataset, which has another order in each epoch. In later epochs it has "
-            "other elements, even those that another slice (for validation, say) had in the first. Slice before shuffle: "
-            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
+            f"{what}: this is a slice of a shuffled dataset, which has another order in each "
+            "epoch. In later epochs it has other elements, even those that another slice (for "
+            "validation, say) had in the first. Slice before shuffle: dataset[:n].shuffle(seed=…); "
+            "or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
         )
 
 
 def not_empty(length: int) -> None:
     """Raise IndexError if a dataset is empty. Else any index is an element's, as later epochs follow the first one."""
     if not length:
-        raise IndexError("the dataset is empty, so it has no element at any index. Check len(dataset) first.")
+        raise IndexError(
+            "the dataset is empty, so it has no element at any index. Check len(dataset) first."
+        )
 
 
 def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
     """Convert indices to `int64[n]`.
 
     Args:
-        indices: a list or one-dimensional array of integers. An empty list or array of any kind gives `int64[0]`.
+        indices: a list or one-dimensional array of integers. An empty list or array of any kind
+            gives `int64[0]`.
         length: number of elements of the dataset.
 
     Raises:
@@ -125,11 +131,17 @@ def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
     not_empty(length)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
         return array.astype(np.int64)
-    listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)
-    if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
+    listed = (
+        array.ravel().tolist()
+        if isinstance(indices, np.ndarray) or array.ndim == 0
+        else list(indices)
+    )
+    if array.ndim != 1 or not all(
+        type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed
+    ):
         raise TypeError(
-            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list of ints, such as [3, 1, 4]. For "
-            "a mask of True and False, pass np.flatnonzero(mask)."
+            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list of ints, "
+            "such as [3, 1, 4]. For a mask of True and False, pass np.flatnonzero(mask)."
         )
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
@@ -139,8 +151,9 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. Pass an index of "
-        "this range. The elements of the first epoch have the indices from 0 to len(dataset) - 1."
+        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - "
+        "1. Pass an index of this range. The elements of the first epoch have the indices from 0 "
+        "to len(dataset) - 1."
     )
 
 
@@ -176,13 +189,15 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
         raise TypeError(
-            f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a list, or a "
-            "dict of datasets by name."
+            f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a "
+            "list, or a dict of datasets by name."
         )
     streams = not hasattr(kind, "to_iter_dataset")
     if streams:
         listed = [
-            each.to_iter_dataset() if hasattr(each, "to_iter_dataset") and not isinstance(each, type) else each
+            each.to_iter_dataset()
+            if hasattr(each, "to_iter_dataset") and not isinstance(each, type)
+            else each
             for each in listed
         ]
     for number, dataset in enumerate(listed):
@@ -193,15 +208,17 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
                 f"{'an IterDataset' if streams else 'a MapDataset'}. {_OF_WRONG_KIND[streams]}."
             )
     if not listed:
-        raise ValueError(f"{method} needs at least one dataset. Pass a list of one dataset or more.")
+        raise ValueError(
+            f"{method} needs at least one dataset. Pass a list of one dataset or more."
+        )
     return list(listed), names
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
     """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([one, other])`.
 
-    It can be called only through the class. Access through a dataset raises AttributeError, because users would expect
-    that dataset to be joined too.
+    It can be called only through the class. Access through a dataset raises AttributeError, because
+    users would expect that dataset to be joined too.
     """
 
     def __get__(self, own: Any, kind: Any = None) -> Any:
@@ -209,8 +226,8 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
             return super().__get__(own, kind)
         method, class_name = self.__func__.__name__, own._asked_as
         raise AttributeError(
-            f"{method} joins the datasets of a list, and is not a method of a single dataset. Write "
-            f"{class_name}.{method}([dataset, …])."
+            f"{method} joins the datasets of a list, and is not a method of a single dataset. "
+            f"Write {class_name}.{method}([dataset, …])."
         )
 
 

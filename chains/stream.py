@@ -49,12 +49,13 @@ class Stream:
         seeds: for each joined dataset, the last seed set by `seed()` and the number of nodes since.
         operations: number of operations in the tree, and on the elements that its sources make.
         execution: options such as the number of workers.
-        skips_errors: True to skip failing records, False to raise, or the user's function that decides.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
         max_errors: number of skipped errors after which one is raised; None: no limit.
 
     Raises:
-        ValueError: if a source grows during the run and the stream is joined (other than in a mix), limited, cached or
-            repeated.
+        ValueError: if a source grows during the run and the stream is joined (other than in a mix),
+            limited, cached or repeated.
     """
 
     tree: Tree
@@ -75,7 +76,10 @@ class Stream:
     def on(self, tree: Tree, operations: int = 0) -> Stream:
         """Return this stream with another tree of nodes, which has `operations` more operations than its own tree."""
         return dataclasses.replace(
-            self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
+            self,
+            tree=tree,
+            seeds=nearest_first([self.seeds]),
+            operations=self.operations + operations,
         )
 
     def with_options(
@@ -94,9 +98,13 @@ class Stream:
                 from ..migration_hints.hints import unknown_argument
 
                 raise unknown_argument(
-                    function="IterDataset.with_options", name=name, known=[*known, "on_error", "max_errors"]
+                    function="IterDataset.with_options",
+                    name=name,
+                    known=[*known, "on_error", "max_errors"],
                 )
-        changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
+        changed = dataclasses.replace(
+            self, execution=dataclasses.replace(self.execution, **execution)
+        )
         if on_error is None and max_errors is None:
             return changed
         leaves_out = skips("raise" if on_error is None else on_error, max_errors)
@@ -125,7 +133,8 @@ def stream_of(
 ) -> Stream:
     """Return the stream over the first epoch of a node, which is the top of a `MapDataset`'s tree.
 
-    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the exceptions.
+    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the
+    exceptions.
     """
     true_or_false("allow_nones", allow_nones)
     line = node.evaluated if allow_nones and node.may_be_none else node.line
@@ -161,7 +170,9 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
     wanted = growth_of(leaf.source, growth, leaf.shard)
     refuse_to_ask_later(node.asks_records, wanted)
     growing = growing_order(order.with_shard_options(leaf.shard), leaf.source)
-    return dataclasses.replace(leaf, sampler=growing.without({"": omitted}) if len(omitted) else growing, growth=wanted)
+    return dataclasses.replace(
+        leaf, sampler=growing.without({"": omitted}) if len(omitted) else growing, growth=wanted
+    )
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
@@ -191,7 +202,10 @@ Exhausted = Literal["first", "all", "repeat"]
 
 
 def mixed(
-    streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
+    streams: Sequence[Stream],
+    order: MixOrder,
+    when_exhausted: Exhausted,
+    max_epochs: Mapping[str, int],
 ) -> Stream:
     """Mix streams in the given order. A stream named in `max_epochs` leaves the mix after this number of epochs.
 
@@ -201,7 +215,9 @@ def mixed(
     inputs = []
     for name, stream in zip(order.names, streams):
         if name in max_epochs or when_exhausted == "repeat":
-            stream = dataclasses.replace(stream, tree=over_epochs(stream.tree, max_epochs.get(name)))
+            stream = dataclasses.replace(
+                stream, tree=over_epochs(stream.tree, max_epochs.get(name))
+            )
         inputs.append(stream)
     leaving = tuple(number for number, name in enumerate(order.names) if name in max_epochs)
     return merged(inputs, order.names, MixRows(order, when_exhausted == "all", leaving))
@@ -224,10 +240,16 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
     return _joined(streams, Apply(joined, (ZipRows(len(streams), names or ()),)), 1)
 
 
-def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
+def interleaved(
+    streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None
+) -> Stream:
     """Take an element of each of `cycle_length` open streams in turn (None: all); when one ends, the next one is opened."""
     count = len(streams)
-    cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    cycle = (
+        count
+        if cycle_length is None
+        else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    )
     labels = names or map(str, range(count))
     inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
     return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
@@ -237,25 +259,28 @@ def without(stream: Stream, omit: Any) -> Stream:
     """Return the stream without the records `omit` of its source, which `IterDataset.omit` describes.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.
-        ValueError: if the stream does not consist of the records of one source, or of one mix of map datasets, in whole
-            epochs.
+        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the
+            source does not have.
+        ValueError: if the stream does not consist of the records of one source, or of one mix of
+            map datasets, in whole epochs.
         EmptyStreamError: if no record is left.
     """
     base = line_of(stream.tree)[-1]
-    if not (isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)) or isinstance(
-        base.leaf.source, Evaluated
-    ):
+    if not (
+        isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)
+    ) or isinstance(base.leaf.source, Evaluated):
         raise ValueError(
-            "omit() can leave out only records of one source, or of one mix of MapDatasets, but this stream joins streams, "
-            "or is limited, repeated or cached, or its elements depend on their index or on several records. Call omit() "
-            "directly after the source, before mix, zip, interleave, batch, limit, repeat and cache."
+            "omit() can leave out only records of one source, or of one mix of MapDatasets, but "
+            "this stream joins streams, or is limited, repeated or cached, or its elements depend "
+            "on their index or on several records. Call omit() directly after the source, before "
+            "mix, zip, interleave, batch, limit, repeat and cache."
         )
     leaf = base.leaf
     if isinstance(leaf.source, RunThroughSource):
         raise ValueError(
-            "omit() leaves out records by their keys, but this stream is a class of your own or reads an iterable, whose "
-            "records have no keys. Use filter() instead, or leave the records out in the iterable."
+            "omit() leaves out records by their keys, but this stream is a class of your own or "
+            "reads an iterable, whose records have no keys. Use filter() instead, or leave the "
+            "records out in the iterable."
         )
     order = living_order(leaf.sampler, leaf.source, omit, leaf.growth)
     return dataclasses.replace(
@@ -276,7 +301,11 @@ def cached(stream: Stream) -> Stream:
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
     """Return a stream that repeats all elements `num_epochs` times (at least 1); without end for None."""
-    times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    times = (
+        None
+        if num_epochs is None
+        else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    )
     return stream.on(Joined((stream.tree,), Again(times)))
 
 
@@ -295,8 +324,8 @@ def run_through(dataset: Any, endless: bool = False) -> Stream:
 def fingerprints_within(value: Any) -> Iterator[Any]:
     """Yield the fingerprints of the datasets in an object: the object itself, or items of lists and dicts in it.
 
-    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among them, the length of the
-    list is yielded last.
+    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
+    them, the length of the list is yielded last.
     """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
@@ -304,7 +333,9 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
         yield compiled(stream.tree, stream.skips_errors).identity.labelled
     elif isinstance(value, (list, tuple, dict)):
         within = list(value.values()) if isinstance(value, dict) else value
-        found = [fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)]
+        found = [
+            fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)
+        ]
         yield from [*found, len(within)] if found and len(within) > MAX_ITEMS else found
 
 
@@ -314,12 +345,14 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
             raise ValueError(
-                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from "
-                "shard() or shard_options=, and cannot be divided again. Pass shard options only "
-                "once."
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, "
+                "from shard() or shard_options=, and cannot be divided again. Pass shard options "
+                "only once."
             )
         growth = None if leaf.growth is None else growth_of(leaf.source, leaf.growth, shard)
-        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth)
+        return dataclasses.replace(
+            leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth
+        )
 
     return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))
 
@@ -332,8 +365,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
     shards = [leaf.shard for stream in streams for leaf in leaves_of(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
-            "the datasets have different shard_options. Pass shard_options to none of these datasets, "
-            "and call .shard(shard_options) of the joined dataset."
+            "the datasets have different shard_options. Pass shard_options to none of these "
+            "datasets, and call .shard(shard_options) of the joined dataset."
         )
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(
@@ -349,8 +382,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams: options that differ from the default win.
 
-    If both differ from the default, the larger number is used, or else the value of `other`. Worker processes win over
-    threads.
+    If both differ from the default, the larger number is used, or else the value of `other`. Worker
+    processes win over threads.
     """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}

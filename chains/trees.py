@@ -45,15 +45,18 @@ def named(tree: Tree, name: str) -> Tree:
 def over_epochs(tree: Tree, epochs: int | None) -> Tree:
     """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
 
-    A single source continues with its next epochs, each in its own order, if its order can change, it has records, and
-    it neither grows during the run nor can only be read in order. Any other tree repeats the same elements.
+    A single source continues with its next epochs, each in its own order, if its order can change,
+    it has records, and it neither grows during the run nor can only be read in order. Any other
+    tree repeats the same elements.
     """
     base = line_of(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
         return Joined((tree,), Again(epochs))
     if base.leaf.in_order or not len(base.leaf.sampler.with_shard_options(NoSharding())):
         return Joined((tree,), Again(epochs))
-    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
+    return over_leaves(
+        tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs))
+    )
 
 
 def line_of(tree: Tree) -> list[Tree]:
@@ -67,4 +70,6 @@ def over_leaves(tree: Tree, change: Any) -> Tree:
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):
         return dataclasses.replace(tree, input=over_leaves(tree.input, change))
-    return dataclasses.replace(tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs))
+    return dataclasses.replace(
+        tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs)
+    )

@@ -1,6 +1,7 @@
 """Orbax handlers that save and restore an iterator, in one JSON file per process.
 
-Needs orbax-checkpoint. Import them from `headrace.checkpoint`, which imports this module when they are first used.
+Needs orbax-checkpoint. Import them from `headrace.checkpoint`, which imports this module when they
+are first used.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
         Raises:
             TypeError: the object has no `get_state`. A loader has none: pass `iter(loader)`.
-            CheckpointError: a state is missing or cannot be read, or the states belong to another pipeline.
+            CheckpointError: a state is missing or cannot be read, or the states belong to another
+                pipeline.
         """
         iterator = with_state(item if args is None else args.item)
         restore(directory, iterator, getattr(args, "strict", True))

@@ -36,7 +36,9 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}.") from None
+        raise TypeError(
+            f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}."
+        ) from None
     if number < low or (high is not None and number > high):
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
         raise ValueError(f"{name}={short_repr(value)} must be {limits}. Pass {remedy}.")
@@ -66,7 +68,9 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         category: class of the warning.
     """
     frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
+    while (
+        frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -1,6 +1,7 @@
 """Data types of a conversion, and the protocols between its parts.
 
-a RecordInput reads the records of parts  →  steps decode and transform them  →  the Output encodes them and writes a Shard
+a RecordInput reads the records of parts  →  steps decode and transform them  →  the Output encodes
+them and writes a Shard
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def check_names(names: Sequence[str]) -> None:
     """Raise ValueError if a file name from a manifest or plan leads out of the target folder."""
     outside = [name for name in names if not stays_inside(name)]
     if outside:
-        raise ValueError(f"the file name {short_repr(outside[0])} leads out of the target folder, which is not allowed")
+        raise ValueError(
+            f"the file name {short_repr(outside[0])} leads out of the target folder, which is not "
+            "allowed"
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ class Chunk:
     """Consecutive records of a part.
 
     Attributes:
-        records: `(place, record)` for each. The place is the offset or line in the file, or the index of the record.
+        records: `(place, record)` for each. The place is the offset or line in the file, or the
+            index of the record.
         done: size of what has been read of the part so far, in units of progress.
     """
 
@@ -140,7 +145,8 @@ class RecordInput(Protocol):
     def count(self, name: str, on_damage: OnDamage) -> int:
         """Return the number of records in a file, also of omitted ones. May read the whole file.
 
-        Damaged records do not count if the file can only be read as a stream, and `on_damage` is not None.
+        Damaged records do not count if the file can only be read as a stream, and `on_damage` is
+        not None.
         """
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
@@ -185,7 +191,8 @@ class Output(Protocol):
         """Return records in the form that the writer's `extend` takes.
 
         Raises:
-            Exception: a record cannot be encoded. The caller then encodes one record at a time to find it.
+            Exception: a record cannot be encoded. The caller then encodes one record at a time to
+                find it.
         """
 
     def open(self, path: str) -> ShardWriter:
@@ -220,5 +227,6 @@ class ConversionJob:
 Work: TypeAlias = Callable[[ConversionJob, Any, Report], Any]
 """Type of a function that does one part of a job, in any process. It may run twice.
 
-It takes the job, an argument for the part, and a function that receives progress. It returns the result.
+It takes the job, an argument for the part, and a function that receives progress. It returns the
+result.
 """

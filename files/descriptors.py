@@ -45,11 +45,13 @@ write_at = getattr(os, "pwrite", _moved_and_written)
 def lock(descriptor: int, wait: bool = True) -> bool:
     """Lock a file against other processes. Return True if this process has the lock.
 
-    The lock ends when the descriptor is closed. Without `fcntl`, nothing is locked, and the result is True.
+    The lock ends when the descriptor is closed. Without `fcntl`, nothing is locked, and the result
+    is True.
 
     Args:
         descriptor: descriptor of the file.
-        wait: True (default): wait until other processes release the lock. False: return False if one has it.
+        wait: True (default): wait until other processes release the lock. False: return False if
+            one has it.
     """
     if fcntl is None:
         return True

@@ -1,8 +1,8 @@
 """Stamps of files (size and modification time), to detect that a file was modified after its source was made.
 
 If a file is rewritten while a source reads it, its keys lead to other records. So size and
-modification time are kept from the moment when the source was made, and compared wherever that takes
-little time.
+modification time are kept from the moment when the source was made, and compared wherever that
+takes little time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write files atomically: a file appears when it is complete.
 
-Indices, shards, tokens, checkpoints and pictures are written through this module. The cache of remote
-files has its own protocol (`remote/cache.py`), in which the unfinished file is also a lock.
+Indices, shards, tokens, checkpoints and pictures are written through this module. The cache of
+remote files has its own protocol (`remote/cache.py`), in which the unfinished file is also a lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _BUFFER_BYTES = 1 << 20
 def written_whole(path: str) -> Iterator[BinaryIO]:
     """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
 
-    If the block ends with an exception, nothing is written to `path`. If the process is killed, a file whose name ends in
-    `.unfinished` may be left.
+    If the block ends with an exception, nothing is written to `path`. If the process is killed, a
+    file whose name ends in `.unfinished` may be left.
 
     Raises:
         OSError: the file system reports an error, such as a full disk.
@@ -51,7 +51,9 @@ class WholeFile:
     def __init__(self, path: str, mode: int = 0o666) -> None:
         self._path = path
         self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
-        self.file = open(self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        self.file = open(
+            self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode)
+        )  # noqa: SIM115
 
     def finish(self) -> None:
         """Flush all bytes to disk. The file keeps its temporary name."""
@@ -63,7 +65,8 @@ class WholeFile:
         """Rename the file to its final name.
 
         Args:
-            durable: True (default): flush the folder, too, so that the file survives a crash of the machine.
+            durable: True (default): flush the folder, too, so that the file survives a crash of the
+                machine.
         """
         os.replace(self._beside, self._path)
         if durable:

@@ -1,12 +1,13 @@
 """Indices of tar files that other programs wrote. They give the places of members without reading the whole file.
 
-DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for each
-sample with `extension offset size name` of its members. Others write `<name>.json`:
-`{"files": {name: {"offset": …, "size": …}}}`. A shard list of webdataset (`wids`), i.e. a list of tar
-files, is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
+DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for
+each sample with `extension offset size name` of its members. Others write `<name>.json`: `{"files":
+{name: {"offset": …, "size": …}}}`. A shard list of webdataset (`wids`), i.e. a list of tar files,
+is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
 
 An index is used if there are member headers at its places, and the end mark after the last one.
-Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx), https://github.com/webdataset/webdataset (wids).
+Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx),
+https://github.com/webdataset/webdataset (wids).
 """
 
 from __future__ import annotations
@@ -45,7 +46,13 @@ def members_from_index(file: OpenFile) -> list[Member] | None:
         if content is not None:
             try:
                 members = sorted(parsed(content), key=lambda member: member.offset)
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # something else of this name
+            except (
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):  # something else of this name
                 continue
             if members and _fit(file, members):
                 return members
@@ -77,7 +84,8 @@ def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
         raise TypeError(
-            f"each shard must be a dict with a text as url and an integer as nsamples, not {short_repr(told)}"
+            "each shard must be a dict with a text as url and an integer as nsamples, not "
+            f"{short_repr(told)}"
         )
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
@@ -103,7 +111,8 @@ def _of_dali(content: bytes) -> Iterator[Member]:
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
             raise ValueError(
-                "each member must have 4 words in a line of the .idx file, so its name must have no spaces"
+                "each member must have 4 words in a line of the .idx file, so its name must have "
+                "no spaces"
             )
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")

@@ -1,7 +1,7 @@
 """Resolve hard and symbolic links in tar files: replace each link by the member to which it leads.
 
-A hard link names an earlier member. A symbolic link names the path of any member, relative to its own
-folder.
+A hard link names an earlier member. A symbolic link names the path of any member, relative to its
+own folder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ Entry = Member | Link
 def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
     """Yield members and errors unchanged, and for each link the member to which it leads, under the name of the link.
 
-    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an error.
+    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an
+    error.
 
     Args:
         found: all entries of the file, in order.
@@ -62,7 +63,9 @@ def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member
             yield result
 
 
-def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Member | SourceError | None]:
+def targets_of(
+    every: Sequence[Entry | SourceError], name: str
+) -> Iterator[Member | SourceError | None]:
     """Yield, for each link, the member to which it leads, under the name of the link; None for a link to a folder.
 
     A link that leads nowhere gives an error.
@@ -73,7 +76,9 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
     """
     if not any(isinstance(one, Link) for one in every):
         return
-    entries = {posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)}
+    entries = {
+        posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)
+    }
     folders = {folder for path in entries for folder in _folders_of(path)}
     before: dict[str, Entry] = {}  # the last of each name so far
     for one in every:
@@ -120,8 +125,9 @@ def wrong_link(name: str, link: Link, why: str) -> SourceError:
         why: end of the sentence that names the link, such as "leads in a circle".
     """
     return SourceError(
-        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. "
-        "Write the archive with files instead of links: tar --dereference --hard-dereference."
+        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which "
+        f"{why}. Write the archive with files instead of links: tar --dereference "
+        "--hard-dereference."
     )
 
 

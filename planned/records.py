@@ -62,11 +62,14 @@ class SampledRecords:
 
     Args:
         source: source of the records.
-        sampler: unsharded order. Places are indices in its first epoch; for packed rows, in all of its epochs.
+        sampler: unsharded order. Places are indices in its first epoch; for packed rows, in all of
+            its epochs.
         operations: operations before the batches.
     """
 
-    def __init__(self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]) -> None:
+    def __init__(
+        self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]
+    ) -> None:
         self.source, self.operations = source, operations
         self._sampler = sampler
         self.reads_ahead = facts_of(source).reads_ahead
@@ -115,4 +118,6 @@ class SampledRecords:
         seeds = self._sampler.seeds(places)
         of_each = [self._sampler.seed or 0] * len(places) if seeds is None else seeds.tolist()
         each = zip(records, positions.tolist(), of_each, keys.tolist())
-        return [self._run((record,), position, 0, seed, key)[0] for record, position, seed, key in each]
+        return [
+            self._run((record,), position, 0, seed, key)[0] for record, position, seed, key in each
+        ]

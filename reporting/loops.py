@@ -49,7 +49,8 @@ def check_loop(loop: Any) -> None:
     """
     if snapshot(loop) is None:
         raise TypeError(
-            f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or iter(loader.to_device(…))."
+            f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or "
+            "iter(loader.to_device(…))."
         )
 
 

@@ -37,7 +37,9 @@ def processors() -> Processors | None:
     try:
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        busy = sum(sum(int(line[1 + place]) for place in _AT_WORK) for line in lines if line[0] in usable)
+        busy = sum(
+            sum(int(line[1 + place]) for place in _AT_WORK) for line in lines if line[0] in usable
+        )
         return Processors(time.perf_counter(), busy * _TICK, _own())
     except (OSError, ValueError, IndexError, AttributeError):
         return None

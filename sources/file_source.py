@@ -25,10 +25,11 @@ RecordT = TypeVar("RecordT")
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
 
-    A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take` receives the paths of the
-    files, and sets `_paths`, `_ends` (the first key after each part) and `_identity` (digests for the fingerprint).
-    `_read_part` reads records of one part, i.e. of a file or of a row group of a file. `_prepare` creates the
-    attributes that are not pickled; `_unpickled` lists their names. `_announce` is needed if files may be in a store.
+    A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take`
+    receives the paths of the files, and sets `_paths`, `_ends` (the first key after each part) and
+    `_identity` (digests for the fingerprint). `_read_part` reads records of one part, i.e. of a
+    file or of a row group of a file. `_prepare` creates the attributes that are not pickled;
+    `_unpickled` lists their names. `_announce` is needed if files may be in a store.
     """
 
     _kind: ClassVar[str] = ""
@@ -58,7 +59,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
             RecordKeyError: a key lies outside `[0, len(self))`.
             SourceError: a file cannot be read, or was modified. The message names the file.
         """
-        return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
+        return read_by_part(
+            check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part
+        )
 
     def _read_part(self, part: int, keys: Int64s) -> list[RecordT]:
         raise NotImplementedError
@@ -106,7 +109,12 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         It does not depend on the folder of the files.
         """
         files, index = self._identity
-        return {"kind": self._kind or type(self).__name__, "records": len(self), "files": files, "index": index}
+        return {
+            "kind": self._kind or type(self).__name__,
+            "records": len(self),
+            "files": files,
+            "index": index,
+        }
 
     def close(self) -> None:
         """Close the open files. A file that is being read is closed when that read ends.
@@ -126,7 +134,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)
-        computed = {name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)}
+        computed = {
+            name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)
+        }
         left_out = {*self._unpickled, *computed, "_known"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 

@@ -15,8 +15,8 @@ class FilePlace(NamedTuple):
         file: path or URL of the file.
         record: index of the record in the file, from 0.
         note: further text about the place, such as its row group.
-        tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece of a
-            file of tokens; otherwise None.
+        tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece
+            of a file of tokens; otherwise None.
     """
 
     file: str
@@ -64,8 +64,8 @@ class UsedRecord(NamedTuple):
         datasets: names of the mixed datasets that contain the record, the outermost first.
         row: row of the batch that contains the record; None if the element is not a batch.
         segment: number of the record within its packed row, from 1; None if it is not packed.
-        tokens: for each packed leaf, the piece of the document that is used; for a window of an episode, its frames; empty
-            if the record is used as a whole.
+        tokens: for each packed leaf, the piece of the document that is used; for a window of an
+            episode, its frames; empty if the record is used as a whole.
     """
 
     source: Any

@@ -27,7 +27,9 @@ def comparable(element: Any) -> Any:
         names = (field.name for field in dataclasses.fields(element))
         return type(element).__name__, comparable({name: getattr(element, name) for name in names})
     if isinstance(element, dict):
-        return type(element).__name__, tuple((name, comparable(value)) for name, value in element.items())
+        return type(element).__name__, tuple(
+            (name, comparable(value)) for name, value in element.items()
+        )
     if isinstance(element, (list, tuple)):
         return type(element).__name__, tuple(map(comparable, element))
     return type(element).__name__, element

@@ -35,14 +35,16 @@ _LARGE = 500_000  # numbers of a large row: 4 MB
 class TransportConformance(TransportRuns):
     """Tests of a transport (way to workers): a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that workers start, run tasks and answer each message once and in order; that errors and deaths of workers are
-    reported; that large messages arrive; that nothing is left after `close`; and that a stream is the same as without workers.
+    They check that workers start, run tasks and answer each message once and in order; that errors
+    and deaths of workers are reported; that large messages arrive; that nothing is left after
+    `close`; and that a stream is the same as without workers.
 
     Attributes:
         worker_count: number of workers.
-        elsewhere: True (default): workers are outside of this process, so that they run while the caller does something else,
-            and get the pipeline by pickle. False for a transport that runs tasks when it is polled, such as `FakeTransport`:
-            the tests that need other processes are skipped.
+        elsewhere: True (default): workers are outside of this process, so that they run while the
+            caller does something else, and get the pipeline by pickle. False for a transport that
+            runs tasks when it is polled, such as `FakeTransport`: the tests that need other
+            processes are skipped.
         seconds: time after which a missing answer, or a thing that is left behind, is an error.
 
     >>> import random
@@ -83,10 +85,14 @@ class TransportConformance(TransportRuns):
     def _caller(self, operation: Callable[[int], Any]) -> TransportCaller:
         sampler = IndexSampler(100_000, num_epochs=1)
         operations = [operation, Filter(lambda row: True), Batch(4)]
-        pipeline = iter(DataLoader(data_source=range(100_000), sampler=sampler, operations=operations)).pipeline
+        pipeline = iter(
+            DataLoader(data_source=range(100_000), sampler=sampler, operations=operations)
+        ).pipeline
         transport = self.transport(pipeline, self._options())
         try:
-            assert transport.worker_count == self.worker_count, "worker_count is not the number in the options"
+            assert transport.worker_count == self.worker_count, (
+                "worker_count is not the number in the options"
+            )
             return TransportCaller(transport, self.seconds)
         except BaseException:
             transport.close()
@@ -125,7 +131,10 @@ class TransportConformance(TransportRuns):
         """Each answer has the rows of its own message, and the answers of a worker come in the order of its messages."""
         with self.opened(tmp_path) as caller:
             spans = [(100 + 10 * number, 101 + 10 * number + number % 4) for number in range(20)]
-            sent = [caller.send(n % self.worker_count, SpanTask(0, *span)) for n, span in enumerate(spans)]
+            sent = [
+                caller.send(n % self.worker_count, SpanTask(0, *span))
+                for n, span in enumerate(spans)
+            ]
             for number, span in zip(sent, spans):
                 assert caller.rows(number) == [[2 * record for record in range(*span)]]
             caller.finish()
@@ -143,7 +152,10 @@ class TransportConformance(TransportRuns):
     def test_tasks_use_rows_of_other_workers(self, tmp_path: Path) -> None:
         """A message with several tasks refers to rows of earlier blocks, also those that another worker made."""
         with self.opened(tmp_path) as caller:
-            spans = [caller.send(n % self.worker_count, SpanTask(0, 100 * n, 100 * n + 8)) for n in (1, 2)]
+            spans = [
+                caller.send(n % self.worker_count, SpanTask(0, 100 * n, 100 * n + 8))
+                for n in (1, 2)
+            ]
             blocks = {number: self._block(caller, number) for number in spans}
             one, other = spans
             tasks = [GroupTask(1, ((one, 4, 8),)), GroupTask(1, ((one, 2, 4), (other, 0, 2)))]
@@ -199,7 +211,9 @@ class TransportConformance(TransportRuns):
                     caller.send(0, *tasks, blocks={5: block})
             caller.poll(0)
             assert caller.rows(caller.send(1, SpanTask(0, 200, 201))) == [[400]]
-            assert waiting not in caller.answers, "a call of the transport waited until a task was done"
+            assert waiting not in caller.answers, (
+                "a call of the transport waited until a task was done"
+            )
             (tmp_path / "go on").touch()
             assert caller.rows(waiting) == [[2 * WAITS]]
             caller.finish()
@@ -210,7 +224,9 @@ class TransportConformance(TransportRuns):
         try:
             caller.start(self.worker_count)
             block = self._block(caller, caller.send(0, SpanTask(0, 0, 4)))
-            [batches] = caller.rows(caller.send(self.worker_count - 1, GroupTask(1, ((3, 0, 4),)), blocks={3: block}))
+            [batches] = caller.rows(
+                caller.send(self.worker_count - 1, GroupTask(1, ((3, 0, 4),)), blocks={3: block})
+            )
             assert_equal(batches, [np.arange(4)[:, None] + np.zeros(_LARGE, np.int64)])
             assert_equal(caller.load(block), list(batches[0]))
         finally:
@@ -219,7 +235,9 @@ class TransportConformance(TransportRuns):
             block = self._block(caller, caller.send(0, SpanTask(0, 1000, 6000)))
             tasks = [GroupTask(1, ((3, row, row + 1),)) for row in range(5000)]
             found = caller.rows(caller.send(self.worker_count - 1, *tasks, blocks={3: block}))
-            assert [batch.tolist() for [batch] in found] == [[2 * record] for record in range(1000, 6000)]
+            assert [batch.tolist() for [batch] in found] == [
+                [2 * record] for record in range(1000, 6000)
+            ]
 
     def test_all_workers_may_end_with_the_process_that_makes_them(self, tmp_path: Path) -> None:
         """After `AllEnded` and `restart`, new workers can be started."""

@@ -22,6 +22,8 @@ def print_script(options: argparse.Namespace) -> int:
     try:
         shtab = import_module("shtab")
     except ImportError as error:
-        raise MissingExtraError('headrace completion needs shtab: pip install "headrace[completion]"') from error
+        raise MissingExtraError(
+            'headrace completion needs shtab: pip install "headrace[completion]"'
+        ) from error
     print(shtab.complete(_parser(), shell=options.shell))
     return 0

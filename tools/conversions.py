@@ -78,7 +78,9 @@ def verify_files(options: argparse.Namespace) -> int:
         print(text)
     if wrong:
         print(
-            "Remove what is wrong, and run the same headrace convert again: it makes what is missing.", file=sys.stderr
+            "Remove what is wrong, and run the same headrace convert again: it makes what is "
+            "missing.",
+            file=sys.stderr,
         )
     else:
         print("All files are as manifest.json says.")

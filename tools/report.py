@@ -1,7 +1,7 @@
 """Facts for a fault report: versions, the platform, and a description of a pipeline.
 
-They contain no data, paths or environment variables. Of the program, they have only numbers and options, and the names
-of built-in classes and of headrace's classes.
+They contain no data, paths or environment variables. Of the program, they have only numbers and
+options, and the names of built-in classes and of headrace's classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,19 @@ from .provenance.commands import loader_of
 from .provenance.streams import Described
 
 _LIBRARIES = (
-    *("numpy", "cloudpickle", "optree", "tqdm", "jax", "jaxlib", "orbax-checkpoint", "flax", "keras", "grain", "torch"),
+    *(
+        "numpy",
+        "cloudpickle",
+        "optree",
+        "tqdm",
+        "jax",
+        "jaxlib",
+        "orbax-checkpoint",
+        "flax",
+        "keras",
+        "grain",
+        "torch",
+    ),
     *(
         "pyarrow",
         "array-record",

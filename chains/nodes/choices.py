@@ -119,16 +119,18 @@ class ByMap(Choice):
         return [described_with_all_attributes(self.mapping)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
+        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(
+            -1, 2
+        )
         return places[:, 0], places[:, 1]
 
     def one(self, index: int) -> tuple[int, int]:
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
-                f"select_from_datasets: the map names dataset {short_repr(number)} at index {index}, "
-                f"but there are {self.datasets} datasets. The map must name a dataset from 0 to "
-                f"{self.datasets - 1}."
+                f"select_from_datasets: the map names dataset {short_repr(number)} at index "
+                f"{index}, but there are {self.datasets} datasets. The map must name a dataset "
+                f"from 0 to {self.datasets - 1}."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
 
@@ -142,8 +144,8 @@ class ByWeights(Choice):
     Attributes:
         lengths: the length of each dataset, by name.
         weights: a list, a dict by name, or a schedule; None for equal weights. See `MixSampler`.
-        when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all" continues
-            without the dataset, "repeat" continues with its next epoch.
+        when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all"
+            continues without the dataset, "repeat" continues with its next epoch.
         ramp: True changes the weights of a schedule linearly.
         records_per_step: number of elements in a step of a schedule.
         max_epochs: numbers of epochs after which a dataset leaves the mix; None for no limits.
@@ -168,7 +170,9 @@ class ByWeights(Choice):
 
     @cached_property
     def _mix(self) -> MixSampler:
-        return self.sampler({name: ChainOrder((), length, length, None) for name, length in self.lengths.items()})
+        return self.sampler(
+            {name: ChainOrder((), length, length, None) for name, length in self.lengths.items()}
+        )
 
     @cached_property
     def length(self) -> int:
@@ -190,7 +194,11 @@ class ByWeights(Choice):
     @cached_property
     def _drawn(self) -> Indices:
         """Number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
-        return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
+        return (
+            self._mix.order.counts(self.length)
+            if self.length < ENDLESS
+            else np.zeros_like(self._numbers)
+        )
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         if len(indices) == 0:
@@ -198,8 +206,8 @@ class ByWeights(Choice):
         epochs = indices // self.length
         if self.length >= ENDLESS and indices.min() < 0:
             raise IndexError(
-                f"index {indices.min()} is negative, but a mix that never ends has no last element to count from. "
-                "Pass an index of at least 0."
+                f"index {indices.min()} is negative, but a mix that never ends has no last element "
+                "to count from. Pass an index of at least 0."
             )
         parts, inner = self._mix.order.places(indices - epochs * self.length)
         return self._numbers[parts], inner + epochs * self._drawn[parts]

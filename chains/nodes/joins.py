@@ -33,7 +33,8 @@ class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
     Attributes:
-        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as parents.
+        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as
+            parents.
     """
 
     nodes: tuple[Node, ...]
@@ -101,7 +102,9 @@ class Chosen(OnSeveral):
         """
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
-        of_parts = [node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)]
+        of_parts = [
+            node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)
+        ]
         if any(part is None for part in of_parts):
             return None
         self._check_alike(of_parts)
@@ -114,9 +117,10 @@ class Chosen(OnSeveral):
         for name, others in zip(self.names, leaves):
             if others != leaves[0]:
                 raise PackError(
-                    f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of dataset {name} "
-                    f"{_are(others)}. Map both to dicts with the same keys. Lengths are unknown after a map: pass lengths=, or "
-                    "pack the stream, to_iter_dataset().pack(…)."
+                    f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of "
+                    f"dataset {name} {_are(others)}. Map both to dicts with the same keys. Lengths "
+                    "are unknown after a map: pass lengths=, or pack the stream, "
+                    "to_iter_dataset().pack(…)."
                 )
 
     @property
@@ -136,14 +140,18 @@ class Chosen(OnSeveral):
         """The `Line` that the engine runs: one `MixedSource` of all nodes, an order made of their orders, and no operations."""
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
-        bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
+        bases = (
+            base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts
+        )
         source = MixedSource(dict(zip(self.names, bases)))
         orders = tuple(order.order for _, order in parts)
         return Line(
             source=source,
             records=None,
             length=self.length,
-            epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
+            epoch_length=self.length
+            if self.length < ENDLESS
+            else sum(order.epoch_length for order in orders),
             maps=(ChosenKeys(self.choice, orders),),
             may_be_none=self.may_be_none,
             alone=self.choice.sampler(
@@ -183,7 +191,11 @@ class ChosenKeys(IndexMap):
 
     @property
     def parameters(self) -> Any:
-        return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+        return [
+            type(self.choice).__name__,
+            self.choice.parameters,
+            *(order.fingerprint for order in self.orders),
+        ]
 
     @property
     def selections(self) -> list[Any]:
@@ -227,7 +239,11 @@ class Zipped(OnSeveral):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         names = self.names or tuple(map(str, range(len(self.nodes))))
-        return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
+        return [
+            used.named(name)
+            for name, node in zip(names, self.nodes)
+            for used in node.made_of(index)
+        ]
 
     def _combined(self, elements: tuple[Any, ...]) -> Any:
         return dict(zip(self.names, elements)) if self.names else elements

@@ -37,7 +37,8 @@ def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
     """Combine the seeds set in the inputs of a node: return those that apply to the node, the nearest one first.
 
     Args:
-        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in nodes.
+        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in
+            nodes.
 
     Returns:
         pairs of a seed and its distance from the node.
@@ -119,17 +120,29 @@ class Node:
     left_out_by = _of_inputs(
         "left_out_by", _first
     )  # name of the method that drops elements; None: no element is dropped
-    may_be_none = _of_inputs("may_be_none", any)  # True if an element may be None because it was dropped
+    may_be_none = _of_inputs(
+        "may_be_none", any
+    )  # True if an element may be None because it was dropped
     reshuffles = _of_inputs("reshuffles", any)  # True if elements have other indices in each epoch
     exchanges = _of_inputs(
         "exchanges", any
     )  # True if each epoch has other elements: a slice of a dataset shuffled anew
-    operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # number of operations on an element
-    asks_records = _of_inputs("asks_records", any)  # True if a user's function decided, once, which records are omitted
-    repeats_batches = _of_inputs("repeats_batches", any)  # True if batches end at the end of each epoch
+    operations = _of_inputs(
+        "operations", lambda counts: max(counts, default=0)
+    )  # number of operations on an element
+    asks_records = _of_inputs(
+        "asks_records", any
+    )  # True if a user's function decided, once, which records are omitted
+    repeats_batches = _of_inputs(
+        "repeats_batches", any
+    )  # True if batches end at the end of each epoch
     seeds = _of_inputs("seeds", nearest_first)  # seeds set below, the nearest first
-    mixes = _of_inputs("mixes", _chained)  # weights of mixes; states keep them to notice changed weights
-    selections = _of_inputs("selections", _chained)  # plain attributes of the maps of `select_from_datasets`
+    mixes = _of_inputs(
+        "mixes", _chained
+    )  # weights of mixes; states keep them to notice changed weights
+    selections = _of_inputs(
+        "selections", _chained
+    )  # plain attributes of the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Return the lengths of the elements at indices; None if they are unknown.
@@ -160,7 +173,8 @@ class Node:
     def dataset_at(self, index: int) -> str | None:
         """Return the name of the mixed or concatenated dataset from which the element at an index comes.
 
-        Return None if no datasets are joined below, the element comes from several, or its dataset is unknown.
+        Return None if no datasets are joined below, the element comes from several, or its dataset
+        is unknown.
         """
         return None
 
@@ -197,8 +211,9 @@ class Node:
     def base_and_order(self) -> tuple[Node, Line]:
         """Separate the order of this node's elements from the elements.
 
-        Return a node without the order, and a `Line` with only the order, without operations. This default separates
-        nothing: it returns the node itself, and a `Line` with its elements in their present order.
+        Return a node without the order, and a `Line` with only the order, without operations. This
+        default separates nothing: it returns the node itself, and a `Line` with its elements in
+        their present order.
         """
         return self, self.evaluated
 
@@ -228,7 +243,10 @@ class Evaluated:
     def facts(self) -> SourceFacts:
         node, count, own = self.root_node, self._length, dict[str, Any]()
         if count == node.length < ENDLESS:
-            own = {"lengths": lambda: node.lengths_at(np.arange(count)), "packed_costs": node.packed_costs}
+            own = {
+                "lengths": lambda: node.lengths_at(np.arange(count)),
+                "packed_costs": node.packed_costs,
+            }
         return node.facts._replace(array_keys=True, checks_keys=True, **own)
 
     def __len__(self) -> int:
@@ -258,9 +276,16 @@ class Evaluated:
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
     """Return the fingerprint of a node that is used as a source: kind, length and digests, as JSON values."""
     later = {
-        name: digest(value, 12) for name, value in (("mixes", node.mixes), ("selections", node.selections)) if value
+        name: digest(value, 12)
+        for name, value in (("mixes", node.mixes), ("selections", node.selections))
+        if value
     }
-    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
+    return {
+        "kind": "MapDataset",
+        "records": node.length,
+        "chain": digest(node.identity, 12),
+        **later,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +335,8 @@ class OfSeveral(OnOne):
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     """Context manager that adds a note with the names of the mixed datasets to an error of a batch or a pack.
 
-    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is raised again.
+    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is
+    raised again.
 
     Args:
         node: the node of the elements that are batched or packed.
@@ -319,7 +345,9 @@ def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     try:
         yield
     except (BatchError, PackError) as error:
-        names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
+        names = dict.fromkeys(
+            name for name in map(node.dataset_at, indices.tolist()) if name is not None
+        )
         if len(names) > 1:
             error.add_note(f"headrace: the elements come from the datasets {first_few(names)}.")
         raise
@@ -380,7 +408,8 @@ class Source(Node):
     def facts(self) -> SourceFacts:
         """Facts about the records, from the source's own facts.
 
-        A source that reads asynchronously does not count as reading one record per call: it makes many concurrent reads.
+        A source that reads asynchronously does not count as reading one record per call: it makes
+        many concurrent reads.
         """
         below = facts_of(self.source)
         return SourceFacts(

@@ -26,7 +26,9 @@ class _Moved(threading.local):
         self.current = Generator(self._philox)
         # Lists in place of the arrays: NumPy then takes half the time to set the state.
         self._state = cast(Any, self._philox.state)
-        self._key = self._state["state"]["key"] = [int(word) for word in self._state["state"]["key"]]
+        self._key = self._state["state"]["key"] = [
+            int(word) for word in self._state["state"]["key"]
+        ]
         self._counter = self._state["state"]["counter"] = [0, 0, 0, 0]
         self._state["buffer"] = [0, 0, 0, 0]
 

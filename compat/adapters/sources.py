@@ -36,8 +36,8 @@ class SharedMemoryDataSource(MemorySource):
     def __init__(self, elements: Sequence[Any] | None = None, *, name: str | None = None) -> None:
         if elements is None:
             raise ValueError(
-                f"SharedMemoryDataSource(name={name!r}) needs elements=, because headrace does not share memory "
-                "by name. Pass the elements. Worker processes share them."
+                f"SharedMemoryDataSource(name={name!r}) needs elements=, because headrace does not "
+                "share memory by name. Pass the elements. Worker processes share them."
             )
         self.elements, self.name = elements, name
         if len(elements):
@@ -79,7 +79,8 @@ class RangeDataSource(OurRange):
 class BagDataSource:
     """The records of Bagz files, as bytes.
 
-    It needs the package `bagz`. Files are opened when the first record is read, or its length is asked for.
+    It needs the package `bagz`. Files are opened when the first record is read, or its length is
+    asked for.
 
     Args:
         path: path of a file, a list of paths, or `name@8.bagz` for the files
@@ -90,7 +91,11 @@ class BagDataSource:
     """
 
     def __init__(self, path: Any) -> None:
-        self.paths = [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else list(map(os.fspath, path))
+        self.paths = (
+            [os.fspath(path)]
+            if isinstance(path, (str, os.PathLike))
+            else list(map(os.fspath, path))
+        )
 
     @cached_property
     def _readers(self) -> list[Any]:
@@ -106,7 +111,11 @@ class BagDataSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        return {"kind": "BagDataSource", "files": list(map(os.path.basename, self.paths)), "records": len(self)}
+        return {
+            "kind": "BagDataSource",
+            "files": list(map(os.path.basename, self.paths)),
+            "records": len(self),
+        }
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0

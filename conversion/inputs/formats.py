@@ -42,7 +42,8 @@ class Opening:
         index_dir: folder for indices of files that are read with random access.
         storage: how files in a store are reached.
         max_expansion: maximum ratio of unpacked to compressed size of a file.
-        document_length: length of the documents into which `.npy` files with one axis are divided; None: not divided.
+        document_length: length of the documents into which `.npy` files with one axis are divided;
+            None: not divided.
     """
 
     types: Mapping[str, str]
@@ -58,12 +59,14 @@ class Format:
 
     Attributes:
         name: name of the format.
-        suffixes: suffixes of file names. A compression suffix, or a number as in `.tfrecord-00000-of-00010`, may follow.
+        suffixes: suffixes of file names. A compression suffix, or a number as in
+            `.tfrecord-00000-of-00010`, may follow.
         place: unit of a record's place in a stream: "byte", "line" or "record".
         stream: module whose `read_records` reads a stream; None: files are not read as streams.
-        source: function that opens a file as a source with random access; None: there is no such source.
-        schema: function that returns the Arrow schema of a file, or None. For formats whose schema is known without reading
-            records.
+        source: function that opens a file as a source with random access; None: there is no such
+            source.
+        schema: function that returns the Arrow schema of a file, or None. For formats whose schema
+            is known without reading records.
         encode: how records that are not bytes are encoded: "example" or "json".
     """
 
@@ -92,7 +95,8 @@ class Format:
         Args:
             path: path or URL of the file.
             opening: arguments for opening files.
-            on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+            on_damage: function that is called with the error for each record that is skipped. None:
+                the error is raised.
         """
         assert self.stream is not None, self.name
         read = import_module(self.stream, __package__).read_records
@@ -106,7 +110,9 @@ def _of_class(name: str, path: Any, opening: Opening) -> Any:
 
 
 def _indexed(name: str, path: Any, opening: Opening) -> Any:
-    return getattr(sources, name)(path, index_dir=opening.index_dir, storage_options=opening.storage)
+    return getattr(sources, name)(
+        path, index_dir=opening.index_dir, storage_options=opening.storage
+    )
 
 
 def _parquet_schema(path: str, opening: Opening) -> Any:
@@ -142,7 +148,8 @@ class NpyRows:
     """Source of the rows of an array in a mapped `.npy` file.
 
     Raises:
-        SourceError: the file is not a `.npy` file, is cut off, or contains a single number or Python objects.
+        SourceError: the file is not a `.npy` file, is cut off, or contains a single number or
+            Python objects.
 
     Attributes:
         columns: the array.
@@ -155,8 +162,8 @@ class NpyRows:
             self.columns = map_npy(copy, path, "Save an array without Python objects by np.save")
         if not self.columns.ndim:
             raise SourceError(
-                f"{shorten(path)} contains a single number, not an array with rows. Save an array that "
-                "has at least one axis."
+                f"{shorten(path)} contains a single number, not an array with rows. Save an array "
+                "that has at least one axis."
             )
 
     @property
@@ -184,8 +191,9 @@ class NpyPieces:
         self._array, self._length = NpyRows(path, opening).columns, opening.document_length or 1
         if self._array.ndim != 1:
             raise ConversionError(
-                f"{shorten(path)} contains an array of shape {self._array.shape}, but document_length= is for arrays with one "
-                "axis. If each row is a document, leave document_length= out. Otherwise save array.reshape(-1)."
+                f"{shorten(path)} contains an array of shape {self._array.shape}, but "
+                "document_length= is for arrays with one axis. If each row is a document, leave "
+                "document_length= out. Otherwise save array.reshape(-1)."
             )
 
     def __len__(self) -> int:
@@ -197,7 +205,13 @@ class NpyPieces:
 
 _TFRECORD, _TAR, _JSON_LINES = (f"...formats.{name}" for name in ("tfrecord", "tar", "json_lines"))
 _TABLE = (
-    Format("tfrecord", (".tfrecord", ".tfrecords"), "byte", _TFRECORD, partial(_indexed, "TFRecordDataSource")),
+    Format(
+        "tfrecord",
+        (".tfrecord", ".tfrecords"),
+        "byte",
+        _TFRECORD,
+        partial(_indexed, "TFRecordDataSource"),
+    ),
     Format("tar", (".tar",), "byte", _TAR, partial(_indexed, "TarDataSource")),
     Format(
         "json_lines",
@@ -217,7 +231,11 @@ _TABLE = (
         _parquet_schema,
     ),
     Format(
-        "array_record", (".array_record", ".arrayrecord"), "record", None, partial(_of_class, "ArrayRecordDataSource")
+        "array_record",
+        (".array_record", ".arrayrecord"),
+        "record",
+        None,
+        partial(_of_class, "ArrayRecordDataSource"),
     ),
     Format("npy", (".npy",), "record", None, _npy, _npy_schema),
 )
@@ -255,6 +273,6 @@ def format_of(names: list[str]) -> Format:
     unknown = next((name for name in names if split_name(name_of(name))[1] not in known), "")
     several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
     raise ConversionError(
-        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass only files of "
-        f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
+        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass "
+        f"only files of one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
     )

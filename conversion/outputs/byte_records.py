@@ -27,7 +27,9 @@ class BytesOutput(Encoding):
 
     suffix = ".npy"
 
-    def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]
+    ) -> None:
         super().__init__(encode, encode_identity)
         if options:
             raise ConversionError(

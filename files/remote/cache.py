@@ -3,14 +3,14 @@
 A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may request the same
 piece at the same time, and each of them may be killed at any moment:
 
-* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock on
-  that file (`flock`, which ends with the process). Others wait for the lock, find the piece, and
+* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock
+  on that file (`flock`, which ends with the process). Others wait for the lock, find the piece, and
   fetch nothing.
-* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock, it
-  checks that the name still leads to the locked file.
+* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock,
+  it checks that the name still leads to the locked file.
 * Before a piece is written, its size is added to the number in `<folder>/used`; after a piece is
-  removed, its size is subtracted. If a process is killed in between, the number is too high, not too
-  low.
+  removed, its size is subtracted. If a process is killed in between, the number is too high, not
+  too low.
 * The checksums of a copy of a whole file are in `<piece>.sums`, and do not count. They are written
   before the piece is renamed, and removed before it is removed.
 * If the number would exceed the budget, the files are counted under a lock, and the least recently
@@ -70,7 +70,9 @@ class Cache:
         except OSError as error:
             raise self.unusable(error) from error
         found = os.fstat(descriptor)
-        if found.st_size != size:  # a machine went down before all was on the disk, or somebody wrote to it
+        if (
+            found.st_size != size
+        ):  # a machine went down before all was on the disk, or somebody wrote to it
             os.close(descriptor)
             _removed(self.path(name))
             return None
@@ -112,7 +114,8 @@ class Cache:
 
         Args:
             name: name of the piece.
-            wait: True: wait for another process that is writing the piece. False: return None in this case.
+            wait: True: wait for another process that is writing the piece. False: return None in
+                this case.
 
         Raises:
             SourceError: the cache cannot be used.
@@ -126,7 +129,9 @@ class Cache:
                 if _leads_to(path + _PART, descriptor):
                     if not os.path.exists(path):
                         return Claim(self, path, descriptor)
-                    with suppress(FileNotFoundError):  # the piece got its name just before this file was made
+                    with suppress(
+                        FileNotFoundError
+                    ):  # the piece got its name just before this file was made
                         os.remove(path + _PART)
                 _unlock(descriptor)
         except OSError as error:
@@ -145,8 +150,9 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, whose limit is "
-                f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
+                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, "
+                f"whose limit is {self.budget} bytes. Raise the limit with "
+                "storage_options={'cache_bytes': …}."
             )
         while not self._reserved(descriptor, size):
             time.sleep(_WAIT_SECONDS)  # who writes has room already, and waits for nobody
@@ -158,7 +164,9 @@ class Cache:
                 total = self._make_room(size)
             fits = total + size <= self.budget
             if fits:
-                os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
+                os.ftruncate(
+                    descriptor, size
+                )  # under the lock: whoever counts the folder sees all that is reserved
                 total += size
             write_at(used, total.to_bytes(8, "little"), 0)
             return fits
@@ -193,8 +201,9 @@ class Cache:
     def unusable(self, error: OSError) -> SourceError:
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
-            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose another folder, "
-            "or a smaller cache, with storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
+            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose "
+            "another folder, or a smaller cache, with storage_options={'cache_dir': …, "
+            "'cache_bytes': …} (cache_bytes=0 means no cache)."
         )
 
 
@@ -221,7 +230,9 @@ class Claim:
             self._size = size
             with open(self._descriptor, "wb", closefd=False) as out:
                 yield out
-            with suppress(FileNotFoundError):  # somebody has cleared the folder: the piece is not kept
+            with suppress(
+                FileNotFoundError
+            ):  # somebody has cleared the folder: the piece is not kept
                 os.replace(self._path + _PART, self._path)
                 self._size = 0
         except HeadraceError:
@@ -302,7 +313,9 @@ def _removed(path: str) -> bool:
     descriptor = _locked(path, wait=False)
     if descriptor is None:
         return False
-    abandoned = _leads_to(path, descriptor)  # else it got its name just now, and another one writes a new one
+    abandoned = _leads_to(
+        path, descriptor
+    )  # else it got its name just now, and another one writes a new one
     if abandoned:
         os.remove(path)
     _unlock(descriptor)

@@ -1,7 +1,7 @@
 """Keep blocks that are read repeatedly mapped into memory.
 
-The mapped files are the files of the cache on disk, so all processes of a host share this memory. If
-the cache removes a block, it still takes space on the disk until it is dropped here.
+The mapped files are the files of the cache on disk, so all processes of a host share this memory.
+If the cache removes a block, it still takes space on the disk until it is dropped here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
 
 A store raises the exceptions of its library. `FileNotFoundError`, and exceptions for which
-`is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this machine, is
-raised at once. All others are failures of the network, after which the request is repeated.
+`is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this
+machine, is raised at once. All others are failures of the network, after which the request is
+repeated.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class FileStore(Protocol):
         ...
 
 
-# Each pause is twice the one before, less a random part, so that many workers do not retry at the same time.
+# Each pause is twice the one before, less a random part, so that many workers do not retry at the
+# same time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds before the second try, and maximum seconds between two tries."""
 
@@ -115,7 +117,9 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
     return OtherStore(url, options)
 
 
-def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
+def ask(
+    url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]
+) -> ResultT:
     """Make a request about a file to its store, and return the answer. The request is repeated if it fails.
 
     Args:
@@ -151,7 +155,9 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
     raise AssertionError(f"tries={options.tries} in storage_options, but it must be at least 1")
 
 
-def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
+def _failure(
+    store: FileStore, url: str, error: Exception, told: str, tries: int
+) -> SourceError | None:
     """Return the error for a failed request, or None if the request may be repeated.
 
     Args:
@@ -168,8 +174,8 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be reached, "
-        "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
+        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be "
+        "reached, or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 
 
@@ -181,7 +187,9 @@ def close_stores() -> None:
 def _forget_all() -> None:
     global _lock
     _lock = threading.Lock()
-    _inherited.extend(_opened.values())  # their threads do not exist in this process: nothing of them may be closed
+    _inherited.extend(
+        _opened.values()
+    )  # their threads do not exist in this process: nothing of them may be closed
     _opened.clear()
 
 

@@ -37,7 +37,8 @@ class RunStart(NamedTuple):
     A window is a group of records whose batches are planned together.
 
     Attributes:
-        window: number of the first window whose batches are planned for this run's number of shards.
+        window: number of the first window whose batches are planned for this run's number of
+            shards.
         position: first position of this run.
         begun: keys `int64[steps, shards]` of the batches of earlier windows that an earlier run did
             not deliver. This run delivers them first.

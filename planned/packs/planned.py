@@ -56,7 +56,9 @@ def planned_packs(
 def _identity(order: PackedOrder) -> dict[str, Any]:
     """Return the plain values that identify an order of packed rows in states."""
     operation = order.source.operation
-    below = {name: value for name, value in order.documents.fingerprint.items() if name != "balance"}
+    below = {
+        name: value for name, value in order.documents.fingerprint.items() if name != "balance"
+    }
     return {
         "kind": "PackedOrder",
         "rows": order.source.plan.rows,
@@ -83,8 +85,8 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
                 f"balance= plans rows from the lengths of records, but {short_repr(one)} before "
-                f"{short_repr(operation)} changes the number of records. Read a headrace.Subset of the source, or "
-                "leave balance= out."
+                f"{short_repr(operation)} changes the number of records. Read a headrace.Subset of "
+                "the source, or leave balance= out."
             )
     if isinstance(operation.settings.length, Mapping) and len(operation.settings.length) > 1:
         raise LengthsError(
@@ -95,7 +97,7 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
         how_many = f"has {documents:,} records in all epochs, more than {MOST_PLANNED:,}"
         how_many = "never ends" if documents >= 1 << 62 else how_many
         raise ValueError(
-            f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the run, but the sampler "
-            f"{how_many}. Pass it num_epochs=, at most the number of epochs that you read. Or do without: "
-            f"{_INSTEAD[0].lower()}{_INSTEAD[1:]}."
+            f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the "
+            f"run, but the sampler {how_many}. Pass it num_epochs=, at most the number of epochs "
+            f"that you read. Or do without: {_INSTEAD[0].lower()}{_INSTEAD[1:]}."
         )

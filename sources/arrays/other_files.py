@@ -37,7 +37,10 @@ def _other_file(file: Any, name: str, own: str, links: int) -> str | None:
             if not links:
                 raise KeyError(f"{name} leads over more than {_MOST_LINKS} links")
             links -= 1
-            group, parts = file if link.path.startswith("/") else group, _parts(link.path) + parts[1:]
+            group, parts = (
+                file if link.path.startswith("/") else group,
+                _parts(link.path) + parts[1:],
+            )
         else:
             group, parts = group[parts[0]], parts[1:]
     if not isinstance(group, h5py.Dataset):

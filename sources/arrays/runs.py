@@ -23,8 +23,9 @@ def runs_of(keys: npt.NDArray[np.int64], chunk: int | None, row_bytes: int) -> I
         row_bytes: bytes of a row.
 
     Yields:
-        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; the rows that are
-        wanted, ascending; and the index into `keys` of each of them. With chunks, a run is a whole chunk.
+        the first row of the run; the row after its last, for the last chunk perhaps beyond the
+        array; the rows that are wanted, ascending; and the index into `keys` of each of them. With
+        chunks, a run is a whole chunk.
 
     >>> list(runs_of(np.array([9, 1, 4, 1]), 4, 8))
     [(0, 4, [1, 1], [1, 3]), (4, 8, [4], [2]), (8, 12, [9], [0])]

@@ -31,8 +31,16 @@ class StoredFile(RawFile):
 
     def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch ranges, those that are close together by one request. The parts of ranges that lie in the file are fetched."""
-        wanted = {start: min(length, self.size - start) for start, length in ranges if 0 <= start < self.size}
-        self._fetched = dict(zip(wanted, self._file.read_many(list(wanted), list(wanted.values())))) if wanted else {}
+        wanted = {
+            start: min(length, self.size - start)
+            for start, length in ranges
+            if 0 <= start < self.size
+        }
+        self._fetched = (
+            dict(zip(wanted, self._file.read_many(list(wanted), list(wanted.values()))))
+            if wanted
+            else {}
+        )
 
     def read_at(self, length: int, offset: int) -> bytes:
         """Return `length` bytes at an offset: of a range that was fetched and begins there, else from the store."""

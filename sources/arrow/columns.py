@@ -155,7 +155,9 @@ class _Pieces:
     def take(self, rows: list[int]) -> list[Any]:
         pieces = np.searchsorted(self._stops, rows, side="right").tolist()
         starts = [0, *self._stops.tolist()]
-        return [self._columns[piece].take([row - starts[piece]])[0] for piece, row in zip(pieces, rows)]
+        return [
+            self._columns[piece].take([row - starts[piece]])[0] for piece, row in zip(pieces, rows)
+        ]
 
 
 def column_of(chunked: Any) -> DecodedColumn:
@@ -170,7 +172,9 @@ def column_of(chunked: Any) -> DecodedColumn:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
         return _Pieces(chunked.chunks)
-    if is_scalar(array.type) and not array.null_count:  # most columns: a random row makes one of each
+    if (
+        is_scalar(array.type) and not array.null_count
+    ):  # most columns: a random row makes one of each
         return _Dense(array.to_numpy(zero_copy_only=False))
     return _column(array)
 
@@ -206,7 +210,9 @@ def plain(array: Any) -> Any:
 
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray) and not (_is_tensor(array.type) and not array.null_count):
+    if isinstance(array, pa.ExtensionArray) and not (
+        _is_tensor(array.type) and not array.null_count
+    ):
         return plain(array.storage)
     return array
 
@@ -214,7 +220,8 @@ def plain(array: Any) -> Any:
 def without_views(column: Any) -> Any:
     """Return a pyarrow array or chunked array whose values are stored one after the other.
 
-    Only its own type changes (`string_view`, `binary_view`, `list_view`), not the types of its items.
+    Only its own type changes (`string_view`, `binary_view`, `list_view`), not the types of its
+    items.
 
     Args:
         column: the array, of any type.
@@ -227,7 +234,9 @@ def without_views(column: Any) -> Any:
     if not kind.num_fields:
         return column.cast(pa.large_string() if str(kind) == "string_view" else pa.large_binary())
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_list_of(chunk) for chunk in column.chunks], pa.large_list(kind.value_type))
+        return pa.chunked_array(
+            [_list_of(chunk) for chunk in column.chunks], pa.large_list(kind.value_type)
+        )
     return _list_of(column)
 
 
@@ -248,8 +257,8 @@ def _list_of(array: Any) -> Any:
 def dense(array: Any) -> Array | None:
     """Return a pyarrow array as a NumPy array, `[rows, …]`.
 
-    Return None if its values are not of types for which `is_scalar` is True, have no common shape, or if there is a
-    null at any level.
+    Return None if its values are not of types for which `is_scalar` is True, have no common shape,
+    or if there is a null at any level.
     """
     import pyarrow.types as kinds
 
@@ -262,7 +271,9 @@ def dense(array: Any) -> Array | None:
     if not kinds.is_fixed_size_list(array.type):
         return None
     inner = dense(array.flatten())
-    return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+    return (
+        None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+    )
 
 
 def _ragged(array: Any) -> DecodedColumn | None:
@@ -291,7 +302,9 @@ def is_scalar(kind: Any) -> bool:
     """Return True for integers, floats, booleans, dates, durations, and timestamps without a time zone."""
     scalars, timestamp = _scalar_ids()
     number = kind.id
-    return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
+    return number in scalars or (
+        number == timestamp and kind.tz is None
+    )  # NumPy's datetimes know no time zone.
 
 
 @functools.cache
@@ -325,12 +338,16 @@ def _ids(*names: str) -> frozenset[int]:
     """Return the ids of types, without those that this release of pyarrow does not know."""
     import pyarrow.lib as ids
 
-    return frozenset(found for name in names if (found := getattr(ids, f"Type_{name}", None)) is not None)
+    return frozenset(
+        found for name in names if (found := getattr(ids, f"Type_{name}", None)) is not None
+    )
 
 
 def has_views(kind: Any) -> bool:
     """Return True if a type, or the type of anything in it, is a view."""
-    return kind.id in _view_ids() or any(has_views(kind.field(number).type) for number in range(kind.num_fields))
+    return kind.id in _view_ids() or any(
+        has_views(kind.field(number).type) for number in range(kind.num_fields)
+    )
 
 
 def gives_arrays(kind: Any) -> bool:
@@ -340,7 +357,9 @@ def gives_arrays(kind: Any) -> bool:
     if not is_list(kind):
         return _is_tensor(kind)
     item = kind.value_type
-    return is_scalar(item) or (gives_arrays(item) and (_is_tensor(item) or kinds.is_fixed_size_list(item)))
+    return is_scalar(item) or (
+        gives_arrays(item) and (_is_tensor(item) or kinds.is_fixed_size_list(item))
+    )
 
 
 def _is_tensor(kind: Any) -> bool:

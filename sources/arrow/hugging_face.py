@@ -34,22 +34,25 @@ class HuggingFaceDataSource:
     A row is a dict. Its values depend on the dataset's format:
 
     * no format: Python objects, as `dataset[k]` returns them;
-    * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource` returns them;
-    * any other format, a format with options, or features that must be decoded (images): the result of
-      `dataset.__getitems__`.
+    * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource`
+      returns them;
+    * any other format, a format with options, or features that must be decoded (images): the result
+      of `dataset.__getitems__`.
 
-    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays whose type has a fixed
-    shape), `Batch` reads whole columns from the table. A dataset on disk is mapped into memory. Pickling it stores only
-    the names of its files.
+    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays
+    whose type has a fixed shape), `Batch` reads whole columns from the table. A dataset on disk is
+    mapped into memory. Pickling it stores only the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
 
     Raises:
-        TypeError: `dataset` is something else; or its format is "arrow", "pandas" or "polars", which has no rows.
+        TypeError: `dataset` is something else; or its format is "arrow", "pandas" or "polars",
+            which has no rows.
 
     Example (needs `datasets`):
-        `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a NumPy integer.
+        `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a
+        NumPy integer.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -71,7 +74,9 @@ class HuggingFaceDataSource:
         return self._length
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
-        row: dict[str, Any] = self.__getitems__([check_key(key, self._length, "HuggingFaceDataSource")])[0]
+        row: dict[str, Any] = self.__getitems__(
+            [check_key(key, self._length, "HuggingFaceDataSource")]
+        )[0]
         return row
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
@@ -79,7 +84,8 @@ class HuggingFaceDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file of the dataset is damaged. If this class reads the rows, the message names files and the column.
+            SourceError: a file of the dataset is damaged. If this class reads the rows, the message
+                names files and the column.
         """
         checked = check_keys(keys, self._length, "HuggingFaceDataSource")
         if not len(checked):
@@ -96,12 +102,19 @@ class HuggingFaceDataSource:
     def _values(self, name: str, column: TableColumn, places: Places, keys: Int64s) -> list[Any]:
         try:
             return column.take(places)
-        except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
-            files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
+        except (
+            ValueError,
+            LookupError,
+            OverflowError,
+        ) as error:  # `UnicodeError` and Arrow's are among them
+            files = (
+                first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
+            )
             raise SourceError(
-                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it: {shorten(error)}. The file is damaged, or a value does not fit into Python's "
-                "type. Check the values of this column, or write the file again."
+                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at "
+                f"a record that was read with it: {shorten(error)}. The file is damaged, or a "
+                "value does not fit into Python's type. Check the values of this column, or write "
+                "the file again."
             ) from error
 
     @property
@@ -124,17 +137,21 @@ class HuggingFaceDataSource:
     def columns(self) -> Any:
         """Dict by name of the columns, from which `Batch` reads whole columns.
 
-        None if a column has nulls, or values that are neither numbers nor texts. With the format "numpy", times and
-        arrays whose type has a fixed shape are possible, too; without it, uint64 is not. None also if `datasets` reads
-        the rows, or if there are no rows.
+        None if a column has nulls, or values that are neither numbers nor texts. With the format
+        "numpy", times and arrays whose type has a fixed shape are possible, too; without it, uint64
+        is not. None also if `datasets` reads the rows, or if there are no rows.
         """
         if not self._reads_table or not self._length:
             return None
         places = LastResult(self._places)
-        columns = {name: self._whole(name, column, places) for name, column in self._columns.items()}
+        columns = {
+            name: self._whole(name, column, places) for name, column in self._columns.items()
+        }
         return None if None in columns.values() or not columns else columns
 
-    def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
+    def _whole(
+        self, name: str, column: TableColumn, places: LastResult[Places]
+    ) -> _BatchColumn | _BatchTexts | None:
         """Return a column of numbers or texts in the form that `Batch` reads; None for a column that it cannot read.
 
         The result has the dtype that a batch of the column's values has.
@@ -145,7 +162,9 @@ class HuggingFaceDataSource:
             places: finds the chunk and the row of each key in the table; remembers its last result.
         """
         if isinstance(column, Text):
-            return _BatchTexts(lambda keys: self._values(name, column, places.of(keys), keys), column, self._length)
+            return _BatchTexts(
+                lambda keys: self._values(name, column, places.of(keys), keys), column, self._length
+            )
         if not isinstance(column, Numbers):
             return None
         dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
@@ -155,7 +174,8 @@ class HuggingFaceDataSource:
     def lengths(self) -> dict[str, Int64s] | None:
         """Lengths of the arrays in each column of arrays without nulls, `{name: int64[rows]}`.
 
-        None if the format is not "numpy", if `datasets` reads the rows, or if there are no rows or no such column.
+        None if the format is not "numpy", if `datasets` reads the rows, or if there are no rows or
+        no such column.
         """
         if self._as_python or not self._reads_table or not self._length:
             return None
@@ -183,14 +203,16 @@ class HuggingFaceDataSource:
     def arrow_schema(self) -> Any:
         """Arrow schema with which `headrace.convert` writes the rows; None if `datasets` reads the rows.
 
-        A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists. Columns that no Arrow type for
-        files can hold are left out.
+        A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists.
+        Columns that no Arrow type for files can hold are left out.
         """
         import pyarrow
 
         if not self._reads_table:
             return None
-        fields = [self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]]
+        fields = [
+            self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]
+        ]
         kept = [(field, _kept_type(field.type)) for field in fields]
         return pyarrow.schema([field.with_type(kind) for field, kind in kept if kind is not None])
 
@@ -201,10 +223,15 @@ class HuggingFaceDataSource:
     @cached_property
     def _reads_table(self) -> bool:
         """True if this module reads the rows from the table; False if `datasets` reads them."""
-        form, decoded = self.dataset.format, getattr(self.dataset.features, "_column_requires_decoding", None)
+        form, decoded = (
+            self.dataset.format,
+            getattr(self.dataset.features, "_column_requires_decoding", None),
+        )
         known = form["type"] in (None, "python", "numpy") and not form["format_kwargs"]
         whole = not form["output_all_columns"] or form["columns"] == self.dataset.column_names
-        return bool(known and whole and decoded is not None and not any(map(decoded.get, form["columns"])))
+        return bool(
+            known and whole and decoded is not None and not any(map(decoded.get, form["columns"]))
+        )
 
     @cached_property
     def _batches(self) -> list[Any]:
@@ -214,7 +241,10 @@ class HuggingFaceDataSource:
     @cached_property
     def _columns(self) -> dict[str, TableColumn]:
         names = self.dataset.format["columns"]
-        return {name: table_column([part.column(name) for part in self._batches], self._as_python) for name in names}
+        return {
+            name: table_column([part.column(name) for part in self._batches], self._as_python)
+            for name in names
+        }
 
     @cached_property
     def _finder(self) -> Finder:
@@ -224,8 +254,9 @@ class HuggingFaceDataSource:
     def _selected(self) -> tuple[Finder, PieceRows] | None:
         """Two objects that find the table's row of each record: a `Finder`, and the row numbers; None if not needed.
 
-        `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from which rows were
-        selected. The `Finder` finds the chunk of a record; the `PieceRows` reads the row number in it.
+        `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from
+        which rows were selected. The `Finder` finds the chunk of a record; the `PieceRows` reads
+        the row number in it.
         """
         table = self.dataset._indices
         if table is None:
@@ -248,7 +279,9 @@ class HuggingFaceDataSource:
         """
         assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
-        return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
+        return check_keys(
+            rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource"
+        )
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         return _with_columns, (self.dataset,)
@@ -273,7 +306,9 @@ def _kept_type(kind: Any) -> Any:
     import pyarrow as pa
 
     types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):  # of `datasets` are arrays of several dimensions, which lie in lists
+    if isinstance(
+        kind, pa.BaseExtensionType
+    ):  # of `datasets` are arrays of several dimensions, which lie in lists
         return _kept_type(kind.storage_type) if hasattr(kind, "storage_dtype") else None
     if types.is_float16(kind):
         return pa.float32()
@@ -302,7 +337,9 @@ class _BatchColumn:
         places: finds the places of keys in the table.
     """
 
-    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
+    def __init__(
+        self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]
+    ) -> None:
         self._rows = rows
         self._places = places
         self.dtype = np.dtype(dtype)

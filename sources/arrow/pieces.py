@@ -55,10 +55,12 @@ class Finder:
 def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
     """Return an array that contains all pieces, and the index of each piece's first item in it.
 
-    Nothing is copied, unless a piece is not aligned. The array must not be changed, nor may items between pieces be read.
+    Nothing is copied, unless a piece is not aligned. The array must not be changed, nor may items
+    between pieces be read.
 
     Args:
-        pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them alive.
+        pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them
+            alive.
 
     >>> whole = np.arange(10)
     >>> items, starts = joined_view([whole[6:9], whole[2:4]])
@@ -129,7 +131,9 @@ class PieceRows:
             out[...] = self.take(places)
         else:
             at = self._starts[places.pieces] + places.rows
-            self._items.take(at, 0, out, "clip")  # the places are rows that exist: "clip" only spares a buffer
+            self._items.take(
+                at, 0, out, "clip"
+            )  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
         """Return a view `[n, size]` of all items, where `size` is the number of items in a row: row i begins at item i.
@@ -138,4 +142,6 @@ class PieceRows:
         """
         count = max(len(self._items) - self._size + 1, 0)
         steps = (self.dtype.itemsize, self.dtype.itemsize)
-        return np.lib.stride_tricks.as_strided(self._items, (count, self._size), steps, writeable=False)
+        return np.lib.stride_tricks.as_strided(
+            self._items, (count, self._size), steps, writeable=False
+        )

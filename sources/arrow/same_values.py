@@ -56,8 +56,9 @@ def _inner_values(kind: Any) -> Hashable:
 def common_type(first: Any, other: Any) -> Any:
     """Return a type that can hold the values of two types, or None if the values would not stay equal.
 
-    It is `first` if both give equal values, the other type for `null`, and the one with the finer unit for times. The items of
-    lists, the fields of structs and the values of maps are treated alike.
+    It is `first` if both give equal values, the other type for `null`, and the one with the finer
+    unit for times. The items of lists, the fields of structs and the values of maps are treated
+    alike.
 
     Args:
         first: a `pyarrow.DataType`.
@@ -76,16 +77,29 @@ def common_type(first: Any, other: Any) -> Any:
     first, other = stored(first), stored(other)
     if kinds.is_null(first) or kinds.is_null(other):
         return other if kinds.is_null(first) else first
-    if kinds.is_fixed_size_list(first) and kinds.is_fixed_size_list(other) and first.list_size == other.list_size:
+    if (
+        kinds.is_fixed_size_list(first)
+        and kinds.is_fixed_size_list(other)
+        and first.list_size == other.list_size
+    ):
         item = common_type(first.value_type, other.value_type)
         return None if item is None else pa.list_(item, first.list_size)
     if _is_ragged(first) and _is_ragged(other):
         item = common_type(first.value_type, other.value_type)
-        return None if item is None else pa.large_list(item) if kinds.is_large_list(first) else pa.list_(item)
+        return (
+            None
+            if item is None
+            else pa.large_list(item)
+            if kinds.is_large_list(first)
+            else pa.list_(item)
+        )
     if kinds.is_struct(first) and kinds.is_struct(other):
         return _common_struct(first, other)
     if kinds.is_map(first) and kinds.is_map(other):
-        key, item = common_type(first.key_type, other.key_type), common_type(first.item_type, other.item_type)
+        key, item = (
+            common_type(first.key_type, other.key_type),
+            common_type(first.item_type, other.item_type),
+        )
         return None if key is None or item is None else pa.map_(key, item)
     return _finer_time(first, other)
 
@@ -109,7 +123,8 @@ def stored(kind: Any) -> Any:
 def castable(kind: Any) -> Any:
     """Return a type to which pyarrow can convert columns, and whose values are equal to those of the given type.
 
-    Dictionaries and views are replaced, at any depth, and so is an extension type that is not that of items or fields.
+    Dictionaries and views are replaced, at any depth, and so is an extension type that is not that
+    of items or fields.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -130,7 +145,9 @@ def _inner_castable(kind: Any) -> Any:
     if kinds.is_fixed_size_list(kind):
         return pa.list_(_inner_castable(kind.value_type), kind.list_size)
     if is_list(kind):
-        return (pa.list_ if kinds.is_list(kind) else pa.large_list)(_inner_castable(kind.value_type))
+        return (pa.list_ if kinds.is_list(kind) else pa.large_list)(
+            _inner_castable(kind.value_type)
+        )
     if kinds.is_struct(kind):
         return pa.struct([(field.name, _inner_castable(field.type)) for field in kind])
     if kinds.is_map(kind):
@@ -182,4 +199,8 @@ def _is_text(kind: Any) -> bool:
 def _is_bytes(kind: Any) -> bool:
     import pyarrow.types as kinds
 
-    return kinds.is_fixed_size_binary(kind) or str(kind) in ("binary", "large_binary", "binary_view")
+    return kinds.is_fixed_size_binary(kind) or str(kind) in (
+        "binary",
+        "large_binary",
+        "binary_view",
+    )

@@ -22,8 +22,9 @@ class AsyncSource:
     """Adapter that converts an asynchronous source to an ordinary one, whose methods wait for the coroutines.
 
     Args:
-        source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It may have any optional
-            members of sources. If one of the two methods is not a coroutine function, it is not used.
+        source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It
+            may have any optional members of sources. If one of the two methods is not a coroutine
+            function, it is not used.
 
     >>> class Service:
     ...     def __len__(self):
@@ -71,7 +72,9 @@ class AsyncSource:
             RuntimeError: called by a coroutine in the event loop.
             Exception: an error that the source's coroutine raises.
         """
-        records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
+        records: Sequence[Any] = self._loop.run(
+            self._read_all(check_keys(keys, len(self), self._name))
+        )
         return records
 
     async def _read_all(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:

@@ -86,8 +86,8 @@ class ByOtherKeys(OnSource):
         """Return numbers of this source's records, in the order of its keys, from numbers of the other's records.
 
         Args:
-            numbers: one number for each record of the other source, in an array; a dict (perhaps nested) of such
-                arrays; or None, which is returned.
+            numbers: one number for each record of the other source, in an array; a dict (perhaps
+                nested) of such arrays; or None, which is returned.
         """
         if isinstance(numbers, Mapping):
             return {name: self._of_keys(each) for name, each in numbers.items()}

@@ -32,29 +32,34 @@ class Windows(OnSource):
 
     A window does not cross the end of an episode. Frames may be stored in two ways:
 
-    * A record is an episode: an array whose first axis is time, or a dict of such arrays. A window has a slice of each array
-      that is as long as its episode. Other values, such as a label, are unchanged.
-    * A record is a frame, and `episodes` gives the episode of each. A window is the stack of its frames. If the source has
-      columns (arrays in memory or in mapped files), a window is a slice of each column. Frames of other sources are read by
-      one call per batch.
+    * A record is an episode: an array whose first axis is time, or a dict of such arrays. A window
+      has a slice of each array that is as long as its episode. Other values, such as a label, are
+      unchanged.
+    * A record is a frame, and `episodes` gives the episode of each. A window is the stack of its
+      frames. If the source has columns (arrays in memory or in mapped files), a window is a slice
+      of each column. Frames of other sources are read by one call per batch.
 
-    An episode of n frames has `(n - length) // stride + 1` windows, or none if `n < length`. Windows are numbered in the order
-    of episodes and frames. The result is a source for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
+    An episode of n frames has `(n - length) // stride + 1` windows, or none if `n < length`.
+    Windows are numbered in the order of episodes and frames. The result is a source for a
+    `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
 
     Args:
         source: anything that `DataLoader` accepts as a source, or a `MapDataset`.
         length: number of frames in a window.
-        stride: distance between the first frames of two windows. None (default): `length`, so that windows do not overlap.
-        lengths: number of frames of each record, if records are episodes: an array, the name of a field, or a function of a
-            record. None (default): the source's own `lengths`.
-        episodes: pass this if records are frames: the number or name of each frame's episode, where the frames of one
-            episode are consecutive; or one number, if all frames belong to one episode.
+        stride: distance between the first frames of two windows. None (default): `length`, so that
+            windows do not overlap.
+        lengths: number of frames of each record, if records are episodes: an array, the name of a
+            field, or a function of a record. None (default): the source's own `lengths`.
+        episodes: pass this if records are frames: the number or name of each frame's episode, where
+            the frames of one episode are consecutive; or one number, if all frames belong to one
+            episode.
 
     Raises:
         TypeError: an argument has a wrong type, or `lengths` and `episodes` are combined.
-        ValueError: no episode is long enough; there is not one episode for each frame; the frames of an episode are not
-            consecutive; or `length` or `stride` is less than 1.
-        LengthsError: the source does not know lengths; or, when a window is read, an episode has another length.
+        ValueError: no episode is long enough; there is not one episode for each frame; the frames
+            of an episode are not consecutive; or `length` or `stride` is less than 1.
+        LengthsError: the source does not know lengths; or, when a window is read, an episode has
+            another length.
 
     >>> frames = {"x": np.arange(10) * 10}
     >>> windows = Windows(frames, length=3, stride=2, episodes=[0] * 6 + [1] * 4)
@@ -65,7 +70,13 @@ class Windows(OnSource):
     """
 
     def __init__(
-        self, source: Any, length: int, stride: int | None = None, *, lengths: Any = None, episodes: Any = None
+        self,
+        source: Any,
+        length: int,
+        stride: int | None = None,
+        *,
+        lengths: Any = None,
+        episodes: Any = None,
     ) -> None:
         self.source = as_source(source)
         self.length = whole_number("length", length, 1, None, "the number of frames of a window")
@@ -75,17 +86,21 @@ class Windows(OnSource):
         self._of_frames = episodes is not None
         if lengths is not None and episodes is not None:
             raise TypeError(
-                "lengths= and episodes= cannot be combined. Pass lengths= if each record is an episode, or "
-                "episodes= if each record is a frame."
+                "lengths= and episodes= cannot be combined. Pass lengths= if each record is an "
+                "episode, or episodes= if each record is a frame."
             )
-        found = lengths_of_runs(episodes, len(self.source)) if self._of_frames else lengths_of(self.source, lengths)
+        found = (
+            lengths_of_runs(episodes, len(self.source))
+            if self._of_frames
+            else lengths_of(self.source, lengths)
+        )
         self._lengths: Int64s = found
         counts = np.where(found < self.length, 0, (found - self.length) // self.stride + 1)
         self._ends = np.cumsum(counts)
         if not self._ends[-1]:
             raise ValueError(
-                f"no episode is as long as a window: the longest of {len(found)} has {found.max()} frames, but "
-                f"length={self.length}. Pass a smaller length=, or longer episodes."
+                f"no episode is as long as a window: the longest of {len(found)} has {found.max()} "
+                f"frames, but length={self.length}. Pass a smaller length=, or longer episodes."
             )
 
     def __len__(self) -> int:
@@ -140,13 +155,18 @@ class Windows(OnSource):
             return list(map(self._of_columns, firsts.tolist()))
         frames, places = np.unique(firsts[:, None] + np.arange(self.length), return_inverse=True)
         records = self._read(frames)
-        return [_stacked([records[place] for place in row]) for row in places.reshape(len(keys), -1).tolist()]
+        return [
+            _stacked([records[place] for place in row])
+            for row in places.reshape(len(keys), -1).tolist()
+        ]
 
     @cached_property
     def _columns(self) -> Any:
         """Columns of the source, if records are frames and the columns are plain arrays; else None."""
         columns = facts_of(self.source).columns() if self._of_frames else None
-        plain = columns is not None and all(isinstance(leaf, np.ndarray) for leaf in _leaves(columns))
+        plain = columns is not None and all(
+            isinstance(leaf, np.ndarray) for leaf in _leaves(columns)
+        )
         return columns if plain else None
 
     def _of_columns(self, first: int) -> Any:
@@ -179,22 +199,32 @@ class Windows(OnSource):
 
         window = _map(of, record)
         if not sliced:
-            found = sorted({len(leaf) for leaf in _leaves(record) if isinstance(leaf, np.ndarray) and leaf.ndim})
+            found = sorted(
+                {
+                    len(leaf)
+                    for leaf in _leaves(record)
+                    if isinstance(leaf, np.ndarray) and leaf.ndim
+                }
+            )
             if not found:
                 raise LengthsError(
-                    f"record {episode} has no NumPy array whose first axis counts frames, so it cannot be cut into windows. "
-                    "Make the frames of each record an array."
+                    f"record {episode} has no NumPy array whose first axis counts frames, so it "
+                    "cannot be cut into windows. Make the frames of each record an array."
                 )
             raise LengthsError(
-                f"record {episode} has arrays of {short_repr(found)} frames, but its length should be {length}. Pass lengths= "
-                "with the number of frames of each record."
+                f"record {episode} has arrays of {short_repr(found)} frames, but its length should "
+                f"be {length}. Pass lengths= with the number of frames of each record."
             )
         return window
 
     @cached_property
     def columns(self) -> Any:
         """Columns of windows, if records are frames and the source has plain arrays as columns; else None."""
-        return None if self._columns is None else _map(lambda column: _WindowColumn(column, self), self._columns)
+        return (
+            None
+            if self._columns is None
+            else _map(lambda column: _WindowColumn(column, self), self._columns)
+        )
 
     @property
     def facts(self) -> SourceFacts:
@@ -216,16 +246,26 @@ class Windows(OnSource):
         """Return the records of the window `key`: its frames, or (if records are episodes) a range of frames of its episode."""
         keys = np.array([key])
         if self._of_frames:
-            return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
+            return [
+                used
+                for frame in self._records_of(keys).tolist()
+                for used in used_records(self.source, frame)
+            ]
         (episode,), (start,) = (place.tolist() for place in self._places(keys))
         span = TokenSpan(start, start + self.length, int(self._lengths[episode]))
         return [used._replace(tokens=(span,)) for used in used_records(self.source, episode)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_read", "_columns", "columns")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("_read", "_columns", "columns")
+        }
 
     def __repr__(self) -> str:
-        return f"Windows({len(self)} of {self.length} frames, stride={self.stride}, {self.source!r})"
+        return (
+            f"Windows({len(self)} of {self.length} frames, stride={self.stride}, {self.source!r})"
+        )
 
 
 class _WindowColumn:
@@ -268,20 +308,21 @@ def lengths_of_runs(episodes: Any, frames: int) -> Int64s:
         array = np.broadcast_to(array, frames)
     if array.shape != (frames,):
         raise ValueError(
-            f"episodes= has shape {array.shape}, but there are {frames} frames. Pass a list with the "
-            "episode of each frame."
+            f"episodes= has shape {array.shape}, but there are {frames} frames. Pass a list with "
+            "the episode of each frame."
         )
     if array.dtype.kind not in "iubUS":
         raise TypeError(
-            f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings, such as "
-            "np.asarray(episodes).astype(str)."
+            f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings, "
+            "such as np.asarray(episodes).astype(str)."
         )
     starts = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
     values, counts = np.unique(array[starts], return_counts=True)
     if counts.max() > 1:
         raise ValueError(
-            f"the frames of episode {values[counts > 1][0]} are not next to each other. Sort the records by "
-            "episode, or give each run of consecutive frames a number of its own in episodes=."
+            f"the frames of episode {values[counts > 1][0]} are not next to each other. Sort the "
+            "records by episode, or give each run of consecutive frames a number of its own in "
+            "episodes=."
         )
     return np.diff(np.append(starts, frames))
 

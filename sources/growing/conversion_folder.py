@@ -74,8 +74,8 @@ def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | No
         plan = _json(f"{folder}/{PLAN}", storage)
     except ValueError as error:
         raise SourceError(
-            f"{shorten(f'{folder}/{PLAN}')} cannot be read as JSON: {shorten(error)}. Remove the folder {shorten(folder)}, and "
-            "convert again."
+            f"{shorten(f'{folder}/{PLAN}')} cannot be read as JSON: {shorten(error)}. Remove the "
+            f"folder {shorten(folder)}, and convert again."
         ) from error
     try:
         there = set(files.names_in(f"{folder}/{WORKPLACE}"))

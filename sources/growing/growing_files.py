@@ -1,7 +1,8 @@
 """Base class of file sources to which files may be added.
 
-It implements the members for growing sources (`Generations` in `sources/facts.py`). A source inspects a file once, even if
-several generations (numbered lists of files) contain it; and again if the file was modified, or after unpickling.
+It implements the members for growing sources (`Generations` in `sources/facts.py`). A source
+inspects a file once, even if several generations (numbered lists of files) contain it; and again if
+the file was modified, or after unpickling.
 """
 
 from __future__ import annotations
@@ -95,18 +96,28 @@ class GrowingFiles(Generic[FoundT]):
             storage: how files in a store are reached.
             growing: the user's `growing=`.
             generation: the user's `generation=`.
-            kind: JSON values, such as options of the source, on which the number of records in a file depends.
+            kind: JSON values, such as options of the source, on which the number of records in a
+                file depends.
 
         Raises:
             SourceNotFoundError: a path matches no file.
-            SourceError: a file cannot be read, or was modified after it was recorded; or the generation does not exist.
+            SourceError: a file cannot be read, or was modified after it was recorded; or the
+                generation does not exist.
             NoRecordsError: there are no records, and no conversion is writing files.
             TypeError, ValueError: an argument has a wrong type or value, as for `growth_of`.
         """
         described = [type(self).__name__, kind]
-        growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
+        growth = growth_of(
+            paths, growing, generation, patterns, described, self._beside, storage, self._settles
+        )
         if growth is None:
-            self._take([path for path in find_files(paths, patterns, storage) if not path.endswith(self._beside)])
+            self._take(
+                [
+                    path
+                    for path in find_files(paths, patterns, storage)
+                    if not path.endswith(self._beside)
+                ]
+            )
             return
         self._growth = growth
         if not growth.pinned:
@@ -176,7 +187,8 @@ class GrowingFiles(Generic[FoundT]):
     def _wait_for_first_files(self, growth: Growth) -> None:
         """Find the first files, and record them as the first generation (numbered list of files).
 
-        Wait for files that were modified a moment ago, and for the first file of a conversion, which is logged.
+        Wait for files that were modified a moment ago, and for the first file of a conversion,
+        which is logged.
 
         Args:
             growth: generations of the source.
@@ -197,7 +209,8 @@ class GrowingFiles(Generic[FoundT]):
                 )
             if not is_reported:
                 _LOGGER.info(
-                    "waiting for the first file of the conversion to %s; if no conversion runs there, start the same one again",
+                    "waiting for the first file of the conversion to %s; if no conversion runs "
+                    "there, start the same one again",
                     growth.selection.paths[0],
                 )
             is_reported = True
@@ -207,15 +220,17 @@ class GrowingFiles(Generic[FoundT]):
     def _record_new_files(self, growth: Growth) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
-        If another process has recorded a generation meanwhile, that one is used. A first generation without records is not
-        recorded; then return False. Once there is a generation, a file that cannot be read is left out with a warning, so
-        that a program which begins again does what a running one does.
+        If another process has recorded a generation meanwhile, that one is used. A first generation
+        without records is not recorded; then return False. Once there is a generation, a file that
+        cannot be read is left out with a warning, so that a program which begins again does what a
+        running one does.
 
         Args:
             growth: generations of the source.
 
         Raises:
-            SourceError: there is no generation yet, and a file cannot be read that was not just modified.
+            SourceError: there is no generation yet, and a file cannot be read that was not just
+                modified.
         """
         growth.refresh()
         before = growth.newest
@@ -227,14 +242,16 @@ class GrowingFiles(Generic[FoundT]):
         growth.append(facts, listing.complete)
         return True
 
-    def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
+    def _new(
+        self, paths: Sequence[str], first: Sequence[str], strict: bool
+    ) -> list[tuple[str, FileFacts]]:
         """Return `(path, facts)` of each new file that is complete and compatible with the first file of the source.
 
         Args:
             paths: paths of the new files.
             first: path of the first file that has records, or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: leave the file out,
-                with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just
+                modified. False: leave the file out, with a warning.
         """
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
@@ -250,9 +267,10 @@ class GrowingFiles(Generic[FoundT]):
 
         Args:
             path: path of the new file.
-            first: path of the first file that has records, with which the file must be compatible; or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: return None,
-                with a warning.
+            first: path of the first file that has records, with which the file must be compatible;
+                or empty.
+            strict: True: raise the error of a file that cannot be read, unless it was just
+                modified. False: return None, with a warning.
         """
         try:
             (facts,) = self._facts_of([path])
@@ -267,7 +285,9 @@ class GrowingFiles(Generic[FoundT]):
         except SourceError as error:
             if strict and (is_remote(path) or is_settled(path, _WRITING_SECONDS)):
                 raise
-            _LOGGER.warning("%s is left out for now: %s", path, str(error))  # a handler may keep it: without its frames
+            _LOGGER.warning(
+                "%s is left out for now: %s", path, str(error)
+            )  # a handler may keep it: without its frames
         return None
 
     @property
@@ -294,11 +314,12 @@ class GrowingFiles(Generic[FoundT]):
     def newest_generation(self) -> int:
         """Look for new files, record them as a generation (numbered list of files), and return the number of the last one.
 
-        Files that are still being written are left for the next call. If a generation was chosen, its number is returned.
+        Files that are still being written are left for the next call. If a generation was chosen,
+        its number is returned.
 
         Raises:
-            SourceError: a file of a generation has shrunk, vanished or been replaced (the message names it); or the source was
-                made without `growing=`.
+            SourceError: a file of a generation has shrunk, vanished or been replaced (the message
+                names it); or the source was made without `growing=`.
         """
         growth = self._grown()
         if growth.pinned:
@@ -315,7 +336,8 @@ class GrowingFiles(Generic[FoundT]):
             generation: number of the generation, from 0.
 
         Raises:
-            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
+            SourceError: the generation does not exist, a file was modified, or the source was made
+                without `growing=`.
         """
         growth = self._grown().at(generation)
         other = copy.copy(self)
@@ -347,7 +369,8 @@ class GrowingFiles(Generic[FoundT]):
     def _grown(self) -> Growth:
         if self._growth is None:
             raise SourceError(
-                f"{shorten(self)} was made without growing=, so it cannot look for new records, and has no numbered versions "
-                "(generations) of its files. Pass growing=True when you make the source."
+                f"{shorten(self)} was made without growing=, so it cannot look for new records, "
+                "and has no numbered versions (generations) of its files. Pass growing=True when "
+                "you make the source."
             )
         return self._growth

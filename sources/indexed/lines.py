@@ -53,7 +53,9 @@ class LinesSource(IndexedSource[RecordT]):
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
         offsets, lengths = self._ranges(index, places)
         lines = file.read_many(offsets, lengths)
-        return [self._value(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())]
+        return [
+            self._value(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())
+        ]
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         offsets, lengths = index.arrays["ranges"][places].T

@@ -41,16 +41,17 @@ _AT_A_TIME = 1024
 class IndexedSource(FileSource[RecordT]):
     """Base class of sources that find records through an index. Thread-safe, picklable, safe to fork.
 
-    Records are numbered from the first file to the last. A subclass defines `index_kind`, `patterns`,
-    `_read` and `_ranges`.
+    Records are numbered from the first file to the last. A subclass defines `index_kind`,
+    `patterns`, `_read` and `_ranges`.
 
     Args:
         paths: a path, a glob, a directory, or a list of these.
         index_dir: folder for the indices. Default: beside the files.
-        max_open_files: maximum number of open files of this source. None (default): all sources of a process together keep
-            a quarter of the process's limit open (16 to 256).
+        max_open_files: maximum number of open files of this source. None (default): all sources of
+            a process together keep a quarter of the process's limit open (16 to 256).
         storage_options: how files in a store are reached and cached.
-        growing: True or a folder if files may be added later; see `docs/how-to/data-that-changes.md`.
+        growing: True or a folder if files may be added later; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the list of files to read, from 0; None: the newest.
     """
 
@@ -104,13 +105,18 @@ class IndexedSource(FileSource[RecordT]):
         self._identity = hex_digest(repr((files, self._described()))), digest
         if not facts or not self._ends[-1]:
             raise NoRecordsError(
-                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one record."
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least "
+                "one record."
             )
         self._prepare()
 
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
-        paths, stamps, storage = self._paths, self._stamps, self._storage  # the pool must not hold this object
+        paths, stamps, storage = (
+            self._paths,
+            self._stamps,
+            self._storage,
+        )  # the pool must not hold this object
 
         def opened(number: int) -> OpenFile:
             return open_file(paths[number], storage, stamps[number])
@@ -146,7 +152,9 @@ class IndexedSource(FileSource[RecordT]):
     @property
     def facts(self) -> SourceFacts:
         # Of four threads, some wait for the disk while others make records.
-        return super().facts._replace(reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes)
+        return super().facts._replace(
+            reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes
+        )
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)
@@ -164,8 +172,8 @@ class IndexedSource(FileSource[RecordT]):
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
         """Return the length of a field of each record, or the number in the field, `int64[records]`.
 
-        See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside each file,
-        like its index, and are found again only if the file was modified.
+        See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside
+        each file, like its index, and are found again only if the file was modified.
 
         Args:
             name: name of the field; "audio/samples" is the field `samples` of the dict `audio`.
@@ -174,7 +182,9 @@ class IndexedSource(FileSource[RecordT]):
             LengthsError: a record has no such field, or the field has no length.
             SourceError: a file cannot be read.
         """
-        return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._paths))))
+        return np.concatenate(
+            of_each(lambda number: self._lengths_in(number, name), range(len(self._paths)))
+        )
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
         first = int(self._ends[number - 1]) if number else 0
@@ -184,12 +194,17 @@ class IndexedSource(FileSource[RecordT]):
             for start in range(0, index.count, _AT_A_TIME):
                 places = np.arange(start, min(start + _AT_A_TIME, index.count), dtype=np.int64)
                 records = map(self._fields, self._read(file, index, places))
-                found += [length_of_field(fields, name, first + key) for key, fields in enumerate(records, start)]
+                found += [
+                    length_of_field(fields, name, first + key)
+                    for key, fields in enumerate(records, start)
+                ]
             return FoundRecords(len(found), {"lengths": np.array(found, np.int64)})
 
         kind = lengths_kind(find, self.index_kind.name, name, self._described())
         stamp = self._stamps[number]
-        return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays["lengths"]
+        return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays[
+            "lengths"
+        ]
 
     def _fields(self, record: Any) -> Any:
         """Return a record as a mapping of its fields; a subclass may override it."""
@@ -219,6 +234,12 @@ class IndexedSource(FileSource[RecordT]):
     def _index(self, number: int) -> Index:
         index = self._indices.get(number)
         if index is None:
-            index = index_of(self._paths[number], self.index_kind, self._index_dir, self._storage, self._stamps[number])
+            index = index_of(
+                self._paths[number],
+                self.index_kind,
+                self._index_dir,
+                self._storage,
+                self._stamps[number],
+            )
             self._indices[number] = index
         return index

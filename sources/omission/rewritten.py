@@ -55,7 +55,9 @@ class FormerSource:
 
     def key_before(self, keys: Int64s) -> Int64s:
         """Return the keys `int64[n]` that records had before files were rewritten, from their keys in the new files."""
-        return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
+        return keys + np.searchsorted(
+            self.omitted - np.arange(len(self.omitted)), keys, side="right"
+        )
 
     def key_after(self, keys: Int64s) -> Int64s:
         """Return the keys `int64[n]` of records in the new files, from the keys that they had before.
@@ -66,7 +68,10 @@ class FormerSource:
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
         """Return `bool[n]`: for each key in the earlier source, True if its record is in the new files."""
-        left, right = np.searchsorted(self.omitted, keys), np.searchsorted(self.omitted, keys, "right")
+        left, right = (
+            np.searchsorted(self.omitted, keys),
+            np.searchsorted(self.omitted, keys, "right"),
+        )
         return np.equal(left, right)
 
     def combined_with(self, earlier: FormerSource) -> FormerSource:
@@ -87,15 +92,20 @@ class FormerSource:
         data = io.BytesIO()
         np.save(data, self.omitted)
         name = f"omitted-{number}.keys"
-        entry = {"records": self.records, "keys": len(self.omitted), "digest": digest_of(self.omitted), "file": name}
+        entry = {
+            "records": self.records,
+            "keys": len(self.omitted),
+            "digest": digest_of(self.omitted),
+            "file": name,
+        }
         return {**entry, "source": dict(self.fingerprint)}, name, data.getvalue()
 
 
 def former_sources(source: Any) -> list[FormerSource]:
     """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source, the latest first.
 
-    The list is empty if there is no manifest, if no records were omitted, or if the source does not read all files of
-    the folder in the order of the manifest.
+    The list is empty if there is no manifest, if no records were omitted, or if the source does not
+    read all files of the folder in the order of the manifest.
 
     Raises:
         SourceError: the manifest, or a file of keys, cannot be read.
@@ -106,9 +116,13 @@ def former_sources(source: Any) -> list[FormerSource]:
         if values is None:
             continue
         shards = [
-            (f"{folder}/{shard['name']}", shard["records"]) for shard in values.get("shards", ()) if shard["records"]
+            (f"{folder}/{shard['name']}", shard["records"])
+            for shard in values.get("shards", ())
+            if shard["records"]
         ]
-        return [_read(folder, entry) for entry in values.get("omitted", ())] if shards == files else []
+        return (
+            [_read(folder, entry) for entry in values.get("omitted", ())] if shards == files else []
+        )
     return []
 
 
@@ -147,25 +161,31 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         with open_stream(f"{folder}/{entry['file']}") as stream:
             keys = np.load(io.BytesIO(stream.read()), allow_pickle=False)
         if keys.dtype != np.int64 or keys.ndim != 1 or digest_of(keys) != entry["digest"]:
-            raise ValueError(f"it must be an int64 array with one axis and the digest {entry['digest']}")
+            raise ValueError(
+                f"it must be an int64 array with one axis and the digest {entry['digest']}"
+            )
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         otherwise = "Restore this file of the folder, or convert again with the same omit="
         raise SourceError(
             f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
-            f"({shorten(error)}). {remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
+            f"({shorten(error)}). "
+            f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
         ) from error
 
 
 class FormerKeys(ByOtherKeys):
     """Source on files that were rewritten without some records. Each record has the key that it had before.
 
-    `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be restored. Reading an omitted
-    record raises RecordKeyError. A `DataLoader` does not request omitted records. In a chain, call `omit()`.
+    `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be
+    restored. Reading an omitted record raises RecordKeyError. A `DataLoader` does not request
+    omitted records. In a chain, call `omit()`.
 
     Args:
-        source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
-        former: the source from whose records the files were rewritten. None (default): it is read from the files' manifest.
+        source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as
+            `ArrayRecordDataSource(folder)`.
+        former: the source from whose records the files were rewritten. None (default): it is read
+            from the files' manifest.
 
     Attributes:
         source: the source on the current files.
@@ -187,9 +207,10 @@ class FormerKeys(ByOtherKeys):
             found = former_sources(source)
             if not found:
                 raise SourceError(
-                    f"{type(source).__name__} does not read all files of a folder that headrace.convert(…, omit=…) "
-                    "wrote, in the order of its manifest.json. Make it from the folder, or from the manifest's "
-                    "shards in their order; or use it without FormerKeys if no records were omitted."
+                    f"{type(source).__name__} does not read all files of a folder that "
+                    "headrace.convert(…, omit=…) wrote, in the order of its manifest.json. Make it "
+                    "from the folder, or from the manifest's shards in their order; or use it "
+                    "without FormerKeys if no records were omitted."
                 )
             former = found[0]
         self.source, self._former = source, former
@@ -203,8 +224,9 @@ class FormerKeys(ByOtherKeys):
         there = self._former.has(checked)
         if not there.all():
             raise RecordKeyError(
-                f"record key {int(checked[~there][0])} was omitted when the files were written. Read only keys "
-                "that are not in omitted_keys, or pass this source to a DataLoader, which leaves them out."
+                f"record key {int(checked[~there][0])} was omitted when the files were written. "
+                "Read only keys that are not in omitted_keys, or pass this source to a DataLoader, "
+                "which leaves them out."
             )
         return self._former.key_after(checked)
 
@@ -238,4 +260,6 @@ class FormerKeys(ByOtherKeys):
         return {"source": self.source, "_former": self._former, "omitted_keys": self.omitted_keys}
 
     def __repr__(self) -> str:
-        return f"FormerKeys({self.source!r}, without {len(self.omitted_keys)} of {len(self)} records)"
+        return (
+            f"FormerKeys({self.source!r}, without {len(self.omitted_keys)} of {len(self)} records)"
+        )

@@ -126,24 +126,28 @@ class Offsets:
         offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{shorten(self._name)}: there are no offsets. Document k is tokens[offsets[k]:offsets[k + 1]], so n "
-                "documents have n + 1 offsets. Pass or write all of them."
+                f"{shorten(self._name)}: there are no offsets. Document k is "
+                "tokens[offsets[k]:offsets[k + 1]], so n documents have n + 1 offsets. Pass or "
+                "write all of them."
             )
         place = first_descent(offsets)
         if place is not None:
             raise SourceError(
-                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than {offsets[place - 1]}, the "
-                "offset before it. Pass or write offsets in ascending order."
+                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than "
+                f"{offsets[place - 1]}, the offset before it. Pass or write offsets in ascending "
+                "order."
             )
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
-                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are "
-                f"{tokens} tokens. Pass or write offsets from 0 to {tokens}, counted in tokens, not in bytes."
+                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but "
+                f"there are {tokens} tokens. Pass or write offsets from 0 to {tokens}, counted in "
+                "tokens, not in bytes."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
                 f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are "
-                f"{tokens} tokens, so the two files were not written together. Write both files again."
+                f"{tokens} tokens, so the two files were not written together. Write both files "
+                "again."
             )
 
     def sample(self) -> bytes:
@@ -170,9 +174,10 @@ class OffsetsBeside(NamedTuple):
         except SourceNotFoundError as error:
             name = shorten(name_of(path), 80)
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is missing, which "
-                "TokenWriter and headrace.convert write beside it. Copy it there. For tokens, TokenSource also takes offsets=, "
-                "end_of_text=, begin_of_text= or document_length=."
+                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is "
+                "missing, which TokenWriter and headrace.convert write beside it. Copy it there. "
+                "For tokens, TokenSource also takes offsets=, end_of_text=, begin_of_text= or "
+                "document_length=."
             ) from error
 
 

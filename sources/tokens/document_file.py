@@ -32,7 +32,8 @@ class DocumentFacts(NamedTuple):
         dtype: dtype of the tokens.
         documents: number of documents.
         tokens: number of tokens.
-        stamps: stamp (size and modification time) of the file of tokens, and of the file with its offsets if there is one.
+        stamps: stamp (size and modification time) of the file of tokens, and of the file with its
+            offsets if there is one.
         content: digest of parts of the content; None if it was not requested.
     """
 
@@ -56,13 +57,19 @@ class DocumentFile:
 
     Raises:
         SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or of another kind, or does not have its expected stamp.
+        SourceError: a file is empty, cut off or of another kind, or does not have its expected
+            stamp.
     """
 
     path: str
 
     def __init__(
-        self, path: str, split: Split, storage: StorageOptions, stamps: Sequence[Stamp] = (), mapped: bool = True
+        self,
+        path: str,
+        split: Split,
+        storage: StorageOptions,
+        stamps: Sequence[Stamp] = (),
+        mapped: bool = True,
     ) -> None:
         self.path, self._storage, self._is_mapped = path, storage, mapped and not is_remote(path)
         beside = split.beside(path)
@@ -156,7 +163,9 @@ class DocumentFile:
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
         if self._is_mapped:
             return MappedTokens(self.path, dtype, may_be_empty)
-        return ReadTokens(open_file(self.path, self._storage, self._stamps.get(self.path)), dtype, may_be_empty)
+        return ReadTokens(
+            open_file(self.path, self._storage, self._stamps.get(self.path)), dtype, may_be_empty
+        )
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
         return local_copy(path, self._storage, self._stamps.get(path))

@@ -2,8 +2,8 @@
 
 A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
 share the system's page cache. A source has paths, and opens a file on first use. No file
-descriptor stays open, so thousands of files are possible. If there are more than `MOST_MAPPED` files,
-or a file is in a store, documents are copies that are read from open files.
+descriptor stays open, so thousands of files are possible. If there are more than `MOST_MAPPED`
+files, or a file is in a store, documents are copies that are read from open files.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ FoundT = TypeVar("FoundT")
 class DocumentSource(FileSource[Any]):
     """Base class of sources of documents. Thread-safe, picklable, safe to fork.
 
-    A subclass defines `_records_of`, and its constructor calls `_read_from`. A document is a slice of a
-    file of tokens or bytes.
+    A subclass defines `_records_of`, and its constructor calls `_read_from`. A document is a slice
+    of a file of tokens or bytes.
     """
 
     _unit = "documents"
@@ -92,7 +92,8 @@ class DocumentSource(FileSource[Any]):
         Raises:
             TypeError: `name` is neither a string nor None.
             SourceNotFoundError: a path matches no file.
-            SourceError: a file cannot be read, there are no documents, or files have different dtypes.
+            SourceError: a file cannot be read, there are no documents, or files have different
+                dtypes.
         """
         if name is not None and not isinstance(name, str):
             raise TypeError(
@@ -123,7 +124,9 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"the files {first_few(paths)} contain no {self._unit}. {self._why_none()}.")
+            raise NoRecordsError(
+                f"the files {first_few(paths)} contain no {self._unit}. {self._why_none()}."
+            )
         self._prepare()
 
     def _numbers(self) -> Int64s:
@@ -143,7 +146,9 @@ class DocumentSource(FileSource[Any]):
             return numbers
         files = self._inspected(self._paths)
         self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
-        return np.array([_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64)
+        return np.array(
+            [_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64
+        )
 
     def _counts(self, path: str) -> tuple[int, ...]:
         with closing(DocumentFile(path, self._split, self._storage)) as file:
@@ -170,7 +175,9 @@ class DocumentSource(FileSource[Any]):
         mapped = len(paths) <= MOST_MAPPED and not self._is_in_store
 
         def opened(number: int) -> DocumentFile:
-            return DocumentFile(paths[number], split, storage, [column[number] for column in stamps], mapped)
+            return DocumentFile(
+                paths[number], split, storage, [column[number] for column in stamps], mapped
+            )
 
         self._pool: ReaderPool[DocumentFile] = ReaderPool(opened, None, mapped=mapped)
         self._digested = {}
@@ -182,7 +189,8 @@ class DocumentSource(FileSource[Any]):
             generation: number of the generation, from 0.
 
         Raises:
-            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
+            SourceError: the generation does not exist, a file was modified, or the source was made
+                without `growing=`.
         """
         other = super().at_generation(generation)
         other._digested = self._digested
@@ -222,7 +230,9 @@ class DocumentSource(FileSource[Any]):
         lengths.flags.writeable = False
         return lengths
 
-    def _of_files(self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]) -> list[FoundT]:
+    def _of_files(
+        self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]
+    ) -> list[FoundT]:
         return of_each(lambda number: self._of_file(number, ask), numbers)
 
     @cached_property
@@ -238,14 +248,23 @@ class DocumentSource(FileSource[Any]):
         done, digest = self._digested.get(pieces, (0, None))
         if digest is None or not done <= count <= _MAX_ALL_SAMPLED:
             done, digest = 0, hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
-        numbers = range(done, count) if count <= _MAX_ALL_SAMPLED else spread(count, _SAMPLED_FILES).tolist()
+        numbers = (
+            range(done, count)
+            if count <= _MAX_ALL_SAMPLED
+            else spread(count, _SAMPLED_FILES).tolist()
+        )
         digest = digest.copy()
         for sampled in self._of_files(lambda file: file.sample(pieces), numbers):
             digest.update(sampled)
         if count <= _MAX_ALL_SAMPLED:
             self._digested[pieces] = count, digest
         sums = {"records": len(self), "tokens": int(self._token_counts.sum())}
-        return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
+        return {
+            "kind": type(self).__name__,
+            **sums,
+            "content": digest.hexdigest()[:16],
+            **self._names(),
+        }
 
     def _names(self) -> dict[str, str]:
         """Return `{"files": digest of the files' names and sizes}`; an empty dict if there is only one file."""
@@ -262,7 +281,9 @@ class TokenDocuments(DocumentSource):
         return super().facts._replace(lengths=lambda: self.lengths)
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
-        return documents if self._name is None else [{self._name: document} for document in documents]
+        return (
+            documents if self._name is None else [{self._name: document} for document in documents]
+        )
 
     @property
     def lengths(self) -> Any:
@@ -281,6 +302,6 @@ def _dtype_of(number: int) -> DType:
 
 def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
     return SourceError(
-        f"{shorten(path)} has values of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
-        "files of a source with the same dtype, or make one source for each dtype."
+        f"{shorten(path)} has values of dtype {dtype}, but {shorten(first)} has {of_first}. Write "
+        "all files of a source with the same dtype, or make one source for each dtype."
     )

@@ -15,8 +15,8 @@ _DRAWN = 1797
 def load_digits() -> tuple[dict[str, Any], str]:
     """Return the data of the demo, and a text that says what they are, such as "handwritten digits".
 
-    The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the record).
-    The digits are handwritten, or drawn by this module if scikit-learn is not installed.
+    The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the
+    record). The digits are handwritten, or drawn by this module if scikit-learn is not installed.
     """
     try:
         load = import_module("sklearn.datasets").load_digits
@@ -25,7 +25,11 @@ def load_digits() -> tuple[dict[str, Any], str]:
     else:
         images, labels, kind = load().images / 16, load().target, "handwritten digits"
     numbers = np.arange(len(labels), dtype=np.int32)
-    return {"image": images.astype(np.float32), "label": labels.astype(np.int32), "number": numbers}, kind
+    return {
+        "image": images.astype(np.float32),
+        "label": labels.astype(np.int32),
+        "number": numbers,
+    }, kind
 
 
 def _drawn() -> tuple[np.ndarray, np.ndarray]:

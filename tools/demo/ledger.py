@@ -55,11 +55,13 @@ class LostRecords:
     read_again: int
 
 
-def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
+def resumed_by_step_count(
+    count: int, batch_size: int, step: int, workers: tuple[int, int]
+) -> LostRecords:
     """Simulate a loader in which each worker batches a part of the records, and which resumes by skipping steps.
 
-    It runs with the first number of workers up to the step, and then with the second. The result says how many records
-    it loses or repeats.
+    It runs with the first number of workers up to the step, and then with the second. The result
+    says how many records it loses or repeats.
 
     Args:
         count: number of records.
@@ -94,5 +96,13 @@ def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[l
     """
     order = np.random.default_rng((0, epoch)).permutation(count)
     parts = [order[worker::workers] for worker in range(workers)]
-    own = [[part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)] for part in parts]
-    return [batches[turn] for turn in range(max(map(len, own))) for batches in own if turn < len(batches)]
+    own = [
+        [part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)]
+        for part in parts
+    ]
+    return [
+        batches[turn]
+        for turn in range(max(map(len, own)))
+        for batches in own
+        if turn < len(batches)
+    ]

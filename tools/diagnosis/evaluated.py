@@ -1,7 +1,7 @@
 """Find the time of each operation inside a source, if the source is itself a dataset with operations.
 
-Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time counts as reading. Some
-records are read a second time, to find each operation's share of this time.
+Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time
+counts as reading. Some records are read a second time, to find each operation's share of this time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Clocked(Node):
         return self.node.place(index)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        self.clock.begin(self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING, len(indices))
+        self.clock.begin(
+            self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING,
+            len(indices),
+        )
         try:
             return self.node.records(indices)
         finally:
@@ -79,8 +82,9 @@ class Clocked(Node):
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
     """Return the measurement with the operations inside the source as separate parts.
 
-    To find their shares of the time of reading, some records are read a second time. The measurement is
-    returned unchanged if there are no such operations, if the source has no random access, or if the second read fails.
+    To find their shares of the time of reading, some records are read a second time. The
+    measurement is returned unchanged if there are no such operations, if the source has no random
+    access, or if the second read fails.
 
     Args:
         measured: measurement of a loop.
@@ -90,7 +94,9 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
         return measured
     try:
         return _read_again(measured, leaf, 2 if measured.source.random > PROBE_SECONDS else PROBED)
-    except Exception:  # of the user's operations, which the loop that was measured has told of, or none was called here
+    # of the user's operations, which the loop that was measured has told of, or none was called
+    # here
+    except Exception:
         return measured
 
 
@@ -111,7 +117,12 @@ def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
     seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
     scale, records = reading / sum(seconds.values()), measured.records / count
     parts = [
-        WorkPart(name, "reading" if name == READING else "record", each * scale, clock.records[name] * records)
+        WorkPart(
+            name,
+            "reading" if name == READING else "record",
+            each * scale,
+            clock.records[name] * records,
+        )
         for name, each in seconds.items()
     ]
     moved = sum(part.seconds for part in parts if part.kind == "record")

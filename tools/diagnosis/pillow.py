@@ -39,5 +39,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_of_pillow(value: Any) -> bool:
-    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    module = (
+        value.__name__
+        if isinstance(value, types.ModuleType)
+        else getattr(value, "__module__", None)
+    )
     return str(module).partition(".")[0] == _PILLOW

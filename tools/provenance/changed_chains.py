@@ -38,7 +38,11 @@ def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
 
 def _nodes(source: Any) -> dict[str, Node]:
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
-    return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
+    return {
+        name: part.root_node
+        for name, part in parts.items()
+        if isinstance(part, (Evaluated, MapDataset))
+    }
 
 
 def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
@@ -49,11 +53,19 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
         return below
     orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
     if len(orders) == 1:
-        words = (_describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two))
+        words = (
+            _describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two)
+        )
         return "order", " → ".join(words)
-    kind = "operation" if isinstance(one, _WITH_OPERATION) or isinstance(two, _WITH_OPERATION) else "source"
+    kind = (
+        "operation"
+        if isinstance(one, _WITH_OPERATION) or isinstance(two, _WITH_OPERATION)
+        else "source"
+    )
     if orders:
-        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        maps = [
+            dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders
+        ]
         kind = "seed" if maps[0] == maps[1] else "order"
     elif isinstance(one, Chosen) and isinstance(two, Chosen):
         kind = "weights"

@@ -28,7 +28,11 @@ from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 
-MOST = 1 << 24  # largest number of positions that are compared, in a second. Different orders mostly differ early
+MOST = (
+    1 << 24
+    # largest number of positions that are compared, in a second. Different orders mostly differ
+    # early
+)
 
 _BLOCK = 1 << 16
 
@@ -41,8 +45,8 @@ class OrderDifference(NamedTuple):
     Attributes:
         position: first position that differs, counted over all shards; None if none of the compared
             positions differs; 0 if nothing could be compared.
-        told: text about the difference: the record of each order at this position; or which order is longer; or how
-            many records are the same. "" if nothing could be compared.
+        told: text about the difference: the record of each order at this position; or which order
+            is longer; or how many records are the same. "" if nothing could be compared.
         why: description of the weights there; "" if the weights do not differ.
         of_rows: True if the position is the index of a row of a join, on one shard.
     """
@@ -73,7 +77,10 @@ class Order:
 
     @classmethod
     def of_mix(cls, order: MixOrder, length: int, of_rows: bool = False) -> Order:
-        stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
+        stages = [
+            (start, tuple(zip(order.names, in_units(weights, ONE))))
+            for start, weights in order.stages
+        ]
         return cls(order.names, order.places, length, tuple(stages), of_rows)
 
     @classmethod
@@ -89,11 +96,15 @@ class Order:
     def describe(self, position: int) -> str:
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
-        what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
+        what = (
+            "element" if self.stages else "record"
+        )  # of a mix, as the part counts them in its own order
         return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
 
     def shares(self, position: int) -> dict[str, float]:
-        weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
+        weights = next(
+            (weights for start, weights in reversed(self.stages) if start <= position), ()
+        )
         whole = sum(weight for _, weight in weights) or 1
         return {name: weight / whole for name, weight in weights}
 
@@ -103,16 +114,23 @@ def first_difference(
 ) -> OrderDifference | None:
     """Return the first difference of two orders; None if both are mixes that are known to be the same.
 
-    The fingerprints may differ although the orders are the same. If no compared position differs, the
-    `position` of the result is None. If nothing can be compared, it is 0.
+    The fingerprints may differ although the orders are the same. If no compared position differs,
+    the `position` of the result is None. If nothing can be compared, it is 0.
 
     Args:
-        saved: order of one stream. If streams are joined, its description has all samplers and joins.
+        saved: order of one stream. If streams are joined, its description has all samplers and
+            joins.
         present: order of the other stream.
-        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
+        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is
+            known.
     """
     told = (saved, present)
-    for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
+    for orders in (
+        _of_mixes(*told),
+        _of_joins(*told),
+        list(map(_of_pipeline, pipelines)),
+        list(map(_of_index, told)),
+    ):
         one, two = orders
         if one is not None and two is not None:
             return compared(one, two)
@@ -130,14 +148,21 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
     if one.stages != two.stages:
         pairs = zip_longest(one.stages, two.stages)
         # the first position at which one of the stages of two mixes is not that of the other
-        start = int(min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage))
+        start = int(
+            min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage)
+        )
     end = min(one.length, two.length)
     names = list(dict.fromkeys((*one.names, *two.names)))
-    numbers = [np.array([names.index(name) for name in order.names], dtype=np.int64) for order in (one, two)]
+    numbers = [
+        np.array([names.index(name) for name in order.names], dtype=np.int64)
+        for order in (one, two)
+    ]
     for first in range(start, min(end, start + most), _BLOCK):
         positions = np.arange(first, min(first + _BLOCK, end, start + most), dtype=np.int64)
         (parts, keys), (other_parts, other_keys) = one.places(positions), two.places(positions)
-        differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
+        differ = np.flatnonzero(
+            (numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys)
+        )
         if len(differ):
             position = first + int(differ[0])
             told = f"{one.describe(position)} → {two.describe(position)}"
@@ -159,8 +184,8 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 def _of_mixes(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two mixes.
 
-    Return two Nones if one of them is no mix, if the order of records inside a part differs, or if a saved order is
-    damaged.
+    Return two Nones if one of them is no mix, if the order of records inside a part differs, or if
+    a saved order is damaged.
     """
     if not all(each.is_mix for each in told):
         return [None, None]
@@ -174,14 +199,17 @@ def _of_mixes(*told: SavedOrder) -> list[Order | None]:
 
 
 def _parts(mix: SavedOrder) -> dict[str, Any]:
-    return {key: (described, of_part(mix.changes, key)) for key, described in parts_in(mix.described).items()}
+    return {
+        key: (described, of_part(mix.changes, key))
+        for key, described in parts_in(mix.described).items()
+    }
 
 
 def _of_joins(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two joined streams, from the fingerprints of their samplers.
 
-    Returns two Nones if they differ in anything but the proportions of a mix, or if the last join of the pipeline
-    is no mix.
+    Returns two Nones if they differ in anything but the proportions of a mix, or if the last join
+    of the pipeline is no mix.
     """
     joins = [each.described.get("joins") or [{}] for each in told]
     rest = [
@@ -190,7 +218,10 @@ def _of_joins(*told: SavedOrder) -> list[Order | None]:
     ]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
         return [None, None]
-    return [Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
+    return [
+        Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True)
+        for join in joins
+    ]
 
 
 def _of_pipeline(pipeline: Pipeline | None) -> Order | None:

@@ -63,14 +63,21 @@ class Described:
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         if isinstance(loader, (LoaderMethods, IterMethods)):
             return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)
-        raise TypeError(f"{a_kind_of(loader)} is not a loader. Pass a DataLoader, a MapDataset or an IterDataset.")
+        raise TypeError(
+            f"{a_kind_of(loader)} is not a loader. Pass a DataLoader, a MapDataset or an "
+            "IterDataset."
+        )
 
     def on(self, shard: ShardOptions) -> Described:
         if shard == self.pipeline.shard:
             return self
         leaves = []
         for leaf in self.pipeline.leaves:
-            sampler = leaf.sampler if leaf.lineage.order_shards else leaf.sampler.with_shard_options(shard)
+            sampler = (
+                leaf.sampler
+                if leaf.lineage.order_shards
+                else leaf.sampler.with_shard_options(shard)
+            )
             leaves.append(replace(leaf, shard=shard, sampler=sampler))
         return replace(self, pipeline=replace(self.pipeline, leaves=tuple(leaves)))
 
@@ -112,8 +119,8 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
 
     Args:
         checkpoint: the checkpoint.
-        step: in a folder with several checkpoints, the last one that is not after this step is used; if all are
-            after it, the first one.
+        step: in a folder with several checkpoints, the last one that is not after this step is
+            used; if all are after it, the first one.
 
     Raises:
         CheckpointError: there is no checkpoint, or there are several and `step` is None or does not
@@ -127,6 +134,7 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
         return [state for each in checkpoint for state in states_of(each, step)]
     if not isinstance(checkpoint, (bytes, bytearray)):
         raise CheckpointError(
-            f"{a_kind_of(checkpoint)} is not a checkpoint. Pass its path, or what get_state() returned."
+            f"{a_kind_of(checkpoint)} is not a checkpoint. Pass its path, or what get_state() "
+            "returned."
         )
     return [LoaderState.from_json(bytes(checkpoint))]

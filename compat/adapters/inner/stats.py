@@ -70,7 +70,9 @@ class Stats:
     """
 
     @contextlib.contextmanager
-    def record_self_time(self, offset_ns: float = 0, num_produced_elements: int = 1) -> Iterator[None]:
+    def record_self_time(
+        self, offset_ns: float = 0, num_produced_elements: int = 1
+    ) -> Iterator[None]:
         """Return a context manager that does nothing."""
         yield
 
