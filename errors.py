@@ -1,4 +1,6 @@
-"""The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
+"""The exceptions of headrace.
+
+Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
 function reaches the training loop with its type and message, and with a note that says where in the
@@ -12,7 +14,10 @@ class HeadraceError(Exception):
 
 
 class SourceError(HeadraceError):
-    """A source cannot be opened or read. The message names the file and, if possible, the record key."""
+    """A source cannot be opened or read.
+
+    The message names the file and, if possible, the record key.
+    """
 
 
 class NoRecordsError(SourceError):
@@ -20,7 +25,10 @@ class NoRecordsError(SourceError):
 
 
 class CutOffError(SourceError):
-    """A compressed file cannot be unpacked to its end. The records before the damage are complete."""
+    """A compressed file cannot be unpacked to its end.
+
+    The records before the damage are complete.
+    """
 
 
 class ExpansionError(SourceError):
@@ -36,7 +44,10 @@ class RecordKeyError(SourceError, IndexError):
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """An optional dependency is not installed or cannot be imported. The message names the extra or the package."""
+    """An optional dependency is not installed or cannot be imported.
+
+    The message names the extra or the package.
+    """
 
 
 class BatchError(HeadraceError, ValueError):
@@ -131,7 +142,10 @@ class ProgramError(HeadraceError):
 
 
 class OutputError(HeadraceError, OSError):
-    """An output file cannot be written, or two outputs have one name. The message names the file and the reason."""
+    """An output file cannot be written, or two outputs have one name.
+
+    The message names the file and the reason.
+    """
 
 
 class PortError(HeadraceError, OSError):
@@ -155,7 +169,10 @@ class TraceError(HeadraceError, LookupError):
 
 
 class NotDeterministicError(HeadraceError, RuntimeError):
-    """A pipeline gave different results for the same step. The message names the operation if it is known."""
+    """A pipeline gave different results for the same step.
+
+    The message names the operation if it is known.
+    """
 
 
 class TooManyErrorsError(HeadraceError, RuntimeError):
@@ -189,7 +206,10 @@ class InUseError(HeadraceError, RuntimeError):
 
 
 class PicklingError(HeadraceError, ValueError, TypeError):
-    """A part of the pipeline cannot be sent to worker processes. The message names the part and the reason."""
+    """A part of the pipeline cannot be sent to worker processes.
+
+    The message names the part and the reason.
+    """
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):

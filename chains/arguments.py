@@ -106,7 +106,10 @@ def warn_of_exchange(node: Node, what: str) -> None:
 
 
 def not_empty(length: int) -> None:
-    """Raise IndexError if a dataset is empty. Else any index is an element's, as later epochs follow the first one."""
+    """Raise IndexError if a dataset is empty.
+
+    Else any index is an element's, as later epochs follow the first one.
+    """
     if not length:
         raise IndexError(
             "the dataset is empty, so it has no element at any index. Check len(dataset) first."

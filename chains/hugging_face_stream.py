@@ -121,7 +121,9 @@ class _Epochs:
 
 
 class _Rows:
-    """Iterator over the rows of all epochs of a dataset, with a state. It ends early if an epoch has no rows.
+    """Iterator over the rows of all epochs of a dataset, with a state.
+
+    It ends early if an epoch has no rows.
 
     Args:
         dataset: a `datasets.IterableDataset`.

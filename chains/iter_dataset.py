@@ -62,7 +62,10 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of `IterDataset` except `__len__`. Streams under Grain's names, which have no length, derive from it."""
+    """All methods of `IterDataset` except `__len__`.
+
+    Streams under Grain's names, which have no length, derive from it.
+    """
 
     _asked_as = "IterDataset"
 
@@ -181,7 +184,9 @@ class IterMethods(
         return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
-        """Keep only the first `count` elements. Raises TypeError or ValueError if `count` is not an int of at least 1.
+        """Keep only the first `count` elements.
+
+        Raises TypeError or ValueError if `count` is not an int of at least 1.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -190,7 +195,9 @@ class IterMethods(
         return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Repeat all elements `num_epochs` times (at least 1), in the same order each time. None (default): endlessly.
+        """Repeat all elements `num_epochs` times (at least 1), in the same order each time.
+
+        None (default): endlessly.
 
         `MapDataset.repeat`, before `to_iter_dataset`, gives each epoch another order, and can
         resume with other shards.
@@ -202,7 +209,9 @@ class IterMethods(
         return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
-        """Keep the elements in memory. A `repeat` after it makes them only once, and then copies them.
+        """Keep the elements in memory.
+
+        A `repeat` after it makes them only once, and then copies them.
 
         All must fit into memory. Operations after it run again. A `limit` between the two can
         prevent this: elements are kept only when the stream before `cache` has ended.
@@ -220,7 +229,9 @@ class IterMethods(
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """Select the shard of this process: every shard_count-th record of each source. ValueError if it was selected before.
+        """Select the shard of this process: every shard_count-th record of each source.
+
+        ValueError if it was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -279,7 +290,9 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """Return this dataset with options for running the stream. They are arguments of `DataLoader`, which describes them.
+        """Return this dataset with options for running the stream.
+
+        They are arguments of `DataLoader`, which describes them.
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`,
@@ -370,7 +383,9 @@ class IterMethods(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
         cycle_length: int | None = None,
     ) -> IterDataset[Any]:
-        """Take an element of each open stream in turn. When a stream ends, the next one is opened in its place.
+        """Take an element of each open stream in turn.
+
+        When a stream ends, the next one is opened in its place.
 
         Args:
             datasets: a list of streams, or a dict by name. TypeError for others; ValueError if
@@ -392,7 +407,9 @@ class IterMethods(
 
 
 class IterDataset(IterMethods[T]):
-    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams. Immutable.
+    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams.
+
+    Immutable.
 
     For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and
     `set_state`. It can be used anywhere in a chain. After `super().__init__(parent)`,

@@ -379,7 +379,10 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that a method of another dataset returned. A tree of nodes, whose top is `node`, makes its elements."""
+    """A dataset that a method of another dataset returned.
+
+    A tree of nodes, whose top is `node`, makes its elements.
+    """
 
     def __init__(self, node: Node) -> None:
         self._tree = node

@@ -67,7 +67,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """Return this dataset with a seed. Later random operations that have no own seed derive theirs from it.
+        """Return this dataset with a seed.
+
+        Later random operations that have no own seed derive theirs from it.
 
         Args:
             seed: an int in `[0, 2^64)`.

@@ -176,7 +176,10 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a source's records; None without `balance`. Arguments are as in `headrace.load`."""
+    """Return the `Balance` of a source's records; None without `balance`.
+
+    Arguments are as in `headrace.load`.
+    """
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -207,7 +210,9 @@ def mixed(
     when_exhausted: Exhausted,
     max_epochs: Mapping[str, int],
 ) -> Stream:
-    """Mix streams in the given order. A stream named in `max_epochs` leaves the mix after this number of epochs.
+    """Mix streams in the given order.
+
+    A stream named in `max_epochs` leaves the mix after this number of epochs.
 
     `IterDataset.mix` describes `when_exhausted`.
     """

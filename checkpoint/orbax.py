@@ -52,7 +52,10 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None, because a state has no tree of arrays. Older versions of Orbax call this; `directory` is not used."""
+        """Return None, because a state has no tree of arrays.
+
+        Older versions of Orbax call this; `directory` is not used.
+        """
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

@@ -186,7 +186,10 @@ class Preemptible(Generic[T]):
 
 
 def _wait_for_others() -> None:
-    """Wait until all processes of JAX have saved, or for 30 s. When the first process ends, JAX aborts the others at once."""
+    """Wait until all processes of JAX have saved, or for 30 s.
+
+    When the first process ends, JAX aborts the others at once.
+    """
     if not _are_connected():
         return
     from jax._src.distributed import global_state
@@ -225,7 +228,10 @@ class _Notice:
             os.kill(os.getpid(), number)
 
     def _former(self, number: int) -> Any:
-        """Return the handler that was set before. If it belongs to a loop that has ended, return the one before that loop."""
+        """Return the handler that was set before.
+
+        If it belongs to a loop that has ended, return the one before that loop.
+        """
         former = self.formers.get(number)
         while isinstance(former, _Notice) and former.is_over:
             former = former.formers.get(number)

@@ -1,4 +1,7 @@
-"""Pickle a pipeline for workers. Large contiguous arrays are kept outside the pickle, and are not copied."""
+"""Pickle a pipeline for workers.
+
+Large contiguous arrays are kept outside the pickle, and are not copied.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
 
 
 def array_of(values: Any) -> NDArray[Any]:
-    """Return values as an array. A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
+    """Return values as an array.
+
+    A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
 
     >>> array_of([1, 2]), array_of([[1], [1, 2]])
     (array([1, 2]), array([list([1]), list([1, 2])], dtype=object))

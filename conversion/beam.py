@@ -21,7 +21,9 @@ from .target import target_at
 def run_on_beam(
     job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str], report: Report
 ) -> Generator[None, None, None]:
-    """Convert shards on a runner of Beam, as `processes.run` does in processes. Yield None for each shard.
+    """Convert shards on a runner of Beam, as `processes.run` does in processes.
+
+    Yield None for each shard.
 
     Progress is reported only at the end.
 

@@ -53,7 +53,9 @@ def convert(
     runner_options: Sequence[str] = (),
     progress: bool = True,
 ) -> Manifest:
-    """Convert data to files with random access. Each input file becomes one file, named like it, unless `shards` is passed.
+    """Convert data to files with random access.
+
+    Each input file becomes one file, named like it, unless `shards` is passed.
 
     A file appears when it is complete; `manifest.json` appears last. If a conversion is killed, run
     it again to resume. The number of workers does not change the bytes that are written.

@@ -15,7 +15,10 @@ from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
-"""Type of a function that is called with the error for each record that is skipped. None: the error is raised."""
+"""Type of a function that is called with the error for each record that is skipped.
+
+None: the error is raised.
+"""
 
 Report: TypeAlias = Callable[[int, float], None]
 """Type of a function that receives progress since the last call: records written, and input read in `RecordInput.unit`s."""
@@ -199,7 +202,10 @@ class Output(Protocol):
         """Return a writer for a new shard, at a path."""
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of the files of a shard, in the order in which they appear. The last one is the shard's own name."""
+        """Return the names of the files of a shard, in the order in which they appear.
+
+        The last one is the shard's own name.
+        """
         return (name,)
 
 

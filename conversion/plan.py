@@ -17,7 +17,9 @@ from .job import InputPart, Shard
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
-    """Return one shard for each input file, named like it. Folders that all files have in common are left out.
+    """Return one shard for each input file, named like it.
+
+    Folders that all files have in common are left out.
 
     Args:
         names: paths or URLs of the input files.

@@ -60,7 +60,10 @@ class Wanted:
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
-    """Check the arguments. Return the job, and JSON values that identify it: equal ones mean that the same bytes are written.
+    """Check the arguments.
+
+    Return the job, and JSON values that identify it: equal ones mean that the same bytes are
+    written.
 
     Args:
         wanted: arguments of `convert`.

@@ -188,7 +188,10 @@ class _Interpreter:
 
 
 def _started(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a fresh interpreter that works on this descriptor. SIGINT is blocked in it until it ignores the signal itself."""
+    """Start a fresh interpreter that works on this descriptor.
+
+    SIGINT is blocked in it until it ignores the signal itself.
+    """
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -202,7 +205,10 @@ def _started(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Work on parts until the parent closes the pipe. The first command line argument is the pipe's descriptor."""
+    """Work on parts until the parent closes the pipe.
+
+    The first command line argument is the pipe's descriptor.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     channel = Connection(int(sys.argv[1]))

@@ -16,7 +16,9 @@ REASONS = 3
 
 
 def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
-    """Write one shard. It may run again, and in several processes at the same time: all write the same bytes.
+    """Write one shard.
+
+    It may run again, and in several processes at the same time: all write the same bytes.
 
     Args:
         job: settings of the conversion.

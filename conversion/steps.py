@@ -18,7 +18,9 @@ Step: TypeAlias = Callable[[Any], Any]
 
 
 def raised_at(error: Exception, where: str) -> NoReturn:
-    """Raise an error again, with the place of the record in its message. An error of a user's function gets a note instead.
+    """Raise an error again, with the place of the record in its message.
+
+    An error of a user's function gets a note instead.
 
     Raises:
         HeadraceError: a new error of the same class, if `error` is one of ours.
@@ -71,7 +73,9 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Return a digest that identifies a function by its code and the values that it uses. Names and None are unchanged.
+    """Return a digest that identifies a function by its code and the values that it uses.
+
+    Names and None are unchanged.
 
     Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be
     mixed.

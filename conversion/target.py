@@ -91,7 +91,10 @@ class Target(ABC):
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[str]:
-        """Yield a local folder for files that are being written. The folder is removed afterwards."""
+        """Yield a local folder for files that are being written.
+
+        The folder is removed afterwards.
+        """
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
@@ -293,7 +296,9 @@ class LocalTarget(Target):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock, and remove unfinished files that killed processes left. The lock ends with the process.
+        """Hold a lock, and remove unfinished files that killed processes left.
+
+        The lock ends with the process.
 
         Raises:
             ConversionError: another process converts to this folder, or the folder cannot be
@@ -361,7 +366,10 @@ class StoreTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """Yield a temporary folder of the system. It must have space for the shards that are being written."""
+        """Yield a temporary folder of the system.
+
+        It must have space for the shards that are being written.
+        """
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             yield folder
 

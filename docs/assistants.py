@@ -55,7 +55,10 @@ def names() -> str:
 
 
 def _lines_of(page: Path, told: set[str]) -> list[str]:
-    """Of the names on a page of the reference. Methods that were told of another class are listed without their use."""
+    """Of the names on a page of the reference.
+
+    Methods that were told of another class are listed without their use.
+    """
     lines = []
     directive = (
         r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)(\(\))?\n((?:   :.*\n)*)"

@@ -130,7 +130,10 @@ def _with_messages(app: object, page: str, source: list[str]) -> None:
 def _with_sections(
     app: object, kind: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """`Args:` and `Raises:` become lists. Properties are taken for methods, as a colon is no type in them."""
+    """`Args:` and `Raises:` become lists.
+
+    Properties are taken for methods, as a colon is no type in them.
+    """
     config = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
     kind = "method" if kind == "property" else kind
     lines[:] = GoogleDocstring(lines, config, app, kind, name, thing, options).lines()

@@ -74,7 +74,10 @@ class Server:
 
 
 class Service:
-    """The records of the service. With an HTTP library, a session would be made in the first read, and kept."""
+    """The records of the service.
+
+    With an HTTP library, a session would be made in the first read, and kept.
+    """
 
     def __init__(self, port):
         self.port = port

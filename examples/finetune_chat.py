@@ -48,7 +48,10 @@ WIDTH, RATE = 64, 3e-3
 
 
 def chats():
-    """Questions and answers: the answer is the question in capitals. Most are short, a few are long."""
+    """Questions and answers: the answer is the question in capitals.
+
+    Most are short, a few are long.
+    """
     random = np.random.default_rng(0)
     words = [
         "the",

@@ -60,7 +60,10 @@ def write_digits(path):
 
 
 class Part:
-    """Some records of a source; a data source itself. Keys outside the part cannot be reached through it."""
+    """Some records of a source; a data source itself.
+
+    Keys outside the part cannot be reached through it.
+    """
 
     def __init__(self, source, keys):
         self.source, self.keys = source, keys

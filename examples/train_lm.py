@@ -249,7 +249,10 @@ def ledger(folder, index, count):
 
 
 def read(folder, count):
-    """For each step what all processes of a run wrote down. A line that a kill cut off in the middle is none."""
+    """For each step what all processes of a run wrote down.
+
+    A line that a kill cut off in the middle is none.
+    """
     steps = {}
     for index in range(count):
         path = ledger(folder, index, count)

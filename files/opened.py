@@ -63,7 +63,9 @@ class OpenFile(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a local file was modified since it was opened. A deleted one can still be read.
+        """Raise SourceError if a local file was modified since it was opened.
+
+        A deleted one can still be read.
 
         Nothing is done for a remote file, whose reads check its version.
         """
@@ -124,7 +126,9 @@ def local_copy(
 
 
 def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
-    """Start to make the copies that later calls of `local_copy` need. Does not wait, and raises nothing.
+    """Start to make the copies that later calls of `local_copy` need.
+
+    Does not wait, and raises nothing.
 
     Args:
         files: URL and expected stamp of each remote file.
@@ -153,7 +157,9 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """Raise SourceError if an open local file was modified, or cannot be looked up. A deleted file can be read, and passes.
+    """Raise SourceError if an open local file was modified, or cannot be looked up.
+
+    A deleted file can be read, and passes.
 
     Does nothing for a remote file: each answer of a store contains the version of the file.
 

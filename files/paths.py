@@ -28,7 +28,10 @@ Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """Protocol of a file system: the methods with which paths are expanded. Paths are strings with `/` between folders."""
+    """Protocol of a file system: the methods with which paths are expanded.
+
+    Paths are strings with `/` between folders.
+    """
 
     def is_file(self, path: str) -> bool: ...
 
@@ -46,7 +49,10 @@ class FileSystem(Protocol):
         ...
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the files that match a shell pattern, in any order. `**` matches any number of folders."""
+        """Return the files that match a shell pattern, in any order.
+
+        `**` matches any number of folders.
+        """
         ...
 
 
@@ -98,7 +104,9 @@ def path_list(paths: Any) -> list[Any]:
 def find_files(
     paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None
 ) -> list[str]:
-    """Return the files that paths name. A path is a file, a glob, a folder or a URL, and may begin with `~`.
+    """Return the files that paths name.
+
+    A path is a file, a glob, a folder or a URL, and may begin with `~`.
 
     Args:
         paths: one path, or a list. A folder is searched with all folders in it. Files of a glob or

@@ -13,7 +13,9 @@ MACOS_FOLDER = "__MACOSX"
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return True if the parts of a path match the parts of a pattern. `**` matches any number of parts.
+    """Return True if the parts of a path match the parts of a pattern.
+
+    `**` matches any number of parts.
 
     As in a shell, `*` and `**` do not match names that begin with a dot.
 

@@ -102,7 +102,9 @@ class ReaderPool(Generic[ReaderT]):
 
     @contextmanager
     def lend(self, number: int) -> Iterator[ReaderT]:
-        """Lend the reader of a file. It is opened if necessary, and stays open during the `with` block.
+        """Lend the reader of a file.
+
+        It is opened if necessary, and stays open during the `with` block.
 
         Raises:
             Exception: whatever `open_reader` raises.
@@ -141,7 +143,9 @@ class _Table:
         self._lock, self.loans = threading.Lock(), OrderedDict()
 
     def forget(self) -> None:
-        """Remove all readers of the parent process without closing them. Called in a child right after a fork.
+        """Remove all readers of the parent process without closing them.
+
+        Called in a child right after a fork.
 
         The threads that use them do not exist in the child, and a reader may have been copied in
         the middle of a read, with its locks held. So readers are neither closed nor destroyed; the

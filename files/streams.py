@@ -74,7 +74,10 @@ def open_stream(
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
-    """Return an open file as a stream from its beginning. Closing the stream does not close the file."""
+    """Return an open file as a stream from its beginning.
+
+    Closing the stream does not close the file.
+    """
     return io.BufferedReader(RawFile(file), _BUFFER_BYTES)
 
 
@@ -148,7 +151,10 @@ class RawFile(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """Stream that decompresses. Its errors name the file, and are raised after all bytes that can be unpacked."""
+    """Stream that decompresses.
+
+    Its errors name the file, and are raised after all bytes that can be unpacked.
+    """
 
     _begun = False
     _failure: SourceError | None = None
@@ -189,7 +195,10 @@ class _Unpacked(io.RawIOBase):
         return filled
 
     def _unpack(self, room: memoryview) -> int:
-        """Unpack bytes into `room`, and return their number. A failure is kept, and is raised by a later read."""
+        """Unpack bytes into `room`, and return their number.
+
+        A failure is kept, and is raised by a later read.
+        """
         try:
             return cast(int, self._inner.readinto1(room))
         except SourceError as error:

@@ -97,7 +97,9 @@ def in_folder(folder: str, name: str) -> str:
 
 
 def unsigned(url: str) -> str:
-    """Return an `https://` URL without its signature, which gives access to anyone for a while. Other paths are unchanged.
+    """Return an `https://` URL without its signature, which gives access to anyone for a while.
+
+    Other paths are unchanged.
 
     >>> unsigned("https://host/a.parquet?id=7&X-Amz-Expires=600&X-Amz-Signature=9")
     'https://host/a.parquet?id=7'

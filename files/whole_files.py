@@ -17,7 +17,9 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def written_whole(path: str) -> Iterator[BinaryIO]:
-    """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
+    """Yield a file to write to.
+
+    When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
 
     If the block ends with an exception, nothing is written to `path`. If the process is killed, a
     file whose name ends in `.unfinished` may be left.
@@ -44,7 +46,10 @@ def written_whole(path: str) -> Iterator[BinaryIO]:
 
 
 class WholeFile:
-    """File that is written under a temporary name beside `path`. Its permissions are `mode` less the umask."""
+    """File that is written under a temporary name beside `path`.
+
+    Its permissions are `mode` less the umask.
+    """
 
     file: BinaryIO
 
@@ -94,7 +99,10 @@ def put_whole(written: str, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Flush a file or folder to disk. On Windows, which cannot open folders, folders are skipped."""
+    """Flush a file or folder to disk.
+
+    On Windows, which cannot open folders, folders are skipped.
+    """
     if os.name == "nt" and os.path.isdir(path):
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -105,7 +113,9 @@ def sync(path: str) -> None:
 
 
 def private_folder(path: str) -> None:
-    """Create a missing folder that only its user can access (mode 0700). An existing folder is not changed.
+    """Create a missing folder that only its user can access (mode 0700).
+
+    An existing folder is not changed.
 
     Raises:
         OSError: the folder cannot be created.

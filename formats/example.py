@@ -100,7 +100,10 @@ class Decoder:
     """
 
     _features: dict[str, FeatureType] | None = None
-    """Types of the requested features and, in `_sequences`, feature lists. Both None: everything is returned."""
+    """Types of the requested features and, in `_sequences`, feature lists.
+
+    Both None: everything is returned.
+    """
     _sequences: dict[str, FeatureType] | None = None
 
     def __init__(

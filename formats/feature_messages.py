@@ -36,12 +36,18 @@ _VARINT, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5
 
 
 class Found(NamedTuple):
-    """Stored values of an example, by name. A value is an array with one axis, or a list of byte strings."""
+    """Stored values of an example, by name.
+
+    A value is an array with one axis, or a list of byte strings.
+    """
 
     features: dict[str, Any]
     """Value of each feature. A feature that was written without a value is an empty list."""
     sequences: dict[str, list[Any]]
-    """Feature lists of a `tf.train.SequenceExample`: the value of each step. Empty for a `tf.train.Example`."""
+    """Feature lists of a `tf.train.SequenceExample`: the value of each step.
+
+    Empty for a `tf.train.Example`.
+    """
 
 
 def read_example(data: bytes) -> Found:
@@ -88,7 +94,10 @@ def _entry(data: bytes, start: int, stop: int) -> tuple[str, int, int]:
 
 
 def _feature(data: bytes, start: int, stop: int) -> Any:
-    """Return the value of one feature. Without values, it is `[]`, because TensorFlow then writes no type."""
+    """Return the value of one feature.
+
+    Without values, it is `[]`, because TensorFlow then writes no type.
+    """
     value: Any = []
     for kind, _, first, end in _fields(data, start, stop):
         value = _READ[kind](data, first, end)

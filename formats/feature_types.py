@@ -236,7 +236,9 @@ class NumbersType(OneFeature):
         return np.stack(values) if values else np.empty((0, *shape), self._dtype)
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return numbers in the requested dtype. Floats may be rounded, but must stay finite; integers must not change.
+        """Return numbers in the requested dtype.
+
+        Floats may be rounded, but must stay finite; integers must not change.
 
         Raises:
             SourceError: the dtype cannot hold a number.

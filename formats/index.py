@@ -1,4 +1,6 @@
-"""Indices of records in files. An index is made once, stored in a file, and mapped into memory by each reader.
+"""Indices of records in files.
+
+An index is made once, stored in a file, and mapped into memory by each reader.
 
 It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file's
 folder is read-only or the file is remote; or in a folder that the user passes. It contains size and
@@ -52,7 +54,10 @@ class Index:
     stamp: Stamp
     """Stamp (size and modification time) of the file."""
     digest: str
-    """Digest of arrays and words. Equal digests mean records at the same places, with the same checksums or keys."""
+    """Digest of arrays and words.
+
+    Equal digests mean records at the same places, with the same checksums or keys.
+    """
     arrays: Arrays
     words: tuple[str, ...] = ()
     """Strings to which numbers in the arrays refer."""
@@ -89,7 +94,9 @@ def index_of(
     storage_options: StorageOptionsLike = None,
     stamp: Stamp | None = None,
 ) -> Index:
-    """Return the index of a file. If none is stored for this version of the file, make and store one.
+    """Return the index of a file.
+
+    If none is stored for this version of the file, make and store one.
 
     Args:
         path: path or URL of the file.

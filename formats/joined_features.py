@@ -17,7 +17,9 @@ from .feature_types import NumbersType, OneFeature, TextsType
 
 @dataclass(frozen=True)
 class RaggedFeature:
-    """Type of rows of different lengths, for `features=`. The values of all rows are stored one after another.
+    """Type of rows of different lengths, for `features=`.
+
+    The values of all rows are stored one after another.
 
     The result is a list of rows. A row is an array with one axis, or, for `bytes` and `str`, an
     array of objects. With several `row_lengths` or `row_splits`, it is a list of lists of rows, and
@@ -59,7 +61,9 @@ class RaggedFeature:
 
 @dataclass(frozen=True)
 class SparseFeature:
-    """Type of a sparse array, for `features=`. Stored are the values that differ from `fill`, and their indices.
+    """Type of a sparse array, for `features=`.
+
+    Stored are the values that differ from `fill`, and their indices.
 
     The result is a dense array of `shape`.
 

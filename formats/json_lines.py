@@ -1,4 +1,7 @@
-"""JSON lines: one JSON value per line, in UTF-8. Blank lines are ignored. Format: https://jsonlines.org."""
+"""JSON lines: one JSON value per line, in UTF-8. Blank lines are ignored.
+
+Format: https://jsonlines.org.
+"""
 
 from __future__ import annotations
 

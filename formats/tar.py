@@ -24,7 +24,10 @@ from .tar_links import Link, Member, followed, targets_of, wrong_link
 BLOCK = 512
 _END = bytes(BLOCK)
 _AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
-"""Maximum bytes that are read, and that are skipped, at a time. So a wrong size in a header takes no memory."""
+"""Maximum bytes that are read, and that are skipped, at a time.
+
+So a wrong size in a header takes no memory.
+"""
 
 
 class SamplePart(NamedTuple):
@@ -99,7 +102,10 @@ def read_samples(
 
 
 def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
-    """Yield `(torn, parts)` for each sample (consecutive members of one key). `torn`: True if it may have lost a part."""
+    """Yield `(torn, parts)` for each sample (consecutive members of one key).
+
+    `torn`: True if it may have lost a part.
+    """
     parts: list[SamplePart] = []
     torn = lost = False
     for member in members:
@@ -156,7 +162,10 @@ def read_members(
 def _with_contents(
     stream: BinaryIO, walked: Iterable[Member | Link | SourceError], name: str
 ) -> Iterator[Member | SourceError]:
-    """Yield members with their contents. The content of a link is read at its target, after another pass over all headers."""
+    """Yield members with their contents.
+
+    The content of a link is read at its target, after another pass over all headers.
+    """
     targets: Iterator[Member | SourceError | None] | None = None
     for found in walked:
         if not isinstance(found, Link):
@@ -206,7 +215,10 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link 
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Yield the headers of a tar file, and an error where none is intact. The caller must read or skip each content."""
+    """Yield the headers of a tar file, and an error where none is intact.
+
+    The caller must read or skip each content.
+    """
     lost = False
     end: int | None = None
     while True:
@@ -240,7 +252,10 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
 
 
 def _has_content(header: tarfile.TarInfo) -> bool:
-    """Return True if a member has content. Links and folders have none, whatever their size field says; unknown types have."""
+    """Return True if a member has content.
+
+    Links and folders have none, whatever their size field says; unknown types have.
+    """
     return header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
 
 
@@ -296,7 +311,10 @@ class _Extended:
                 self._failure = error
 
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
-        """Return `(name, size)`, link or error of a member, from its header and its metadata. Drop the metadata."""
+        """Return `(name, size)`, link or error of a member, from its header and its metadata.
+
+        Drop the metadata.
+        """
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure
@@ -350,7 +368,10 @@ class _Extended:
 
 
 class _Blocks:
-    """Stream of a tar file, read from its beginning. After a `CutOffError` it behaves as if it had ended."""
+    """Stream of a tar file, read from its beginning.
+
+    After a `CutOffError` it behaves as if it had ended.
+    """
 
     offset: int
     failure: CutOffError | None = None

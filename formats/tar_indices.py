@@ -1,4 +1,6 @@
-"""Indices of tar files that other programs wrote. They give the places of members without reading the whole file.
+"""Indices of tar files that other programs wrote.
+
+They give the places of members without reading the whole file.
 
 DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for
 each sample with `extension offset size name` of its members. Others write `<name>.json`: `{"files":
@@ -60,7 +62,9 @@ def members_from_index(file: OpenFile) -> list[Member] | None:
 
 
 def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[TarShard]:
-    """Return the tar files in a shard list. Relative names are resolved against the folder of the list.
+    """Return the tar files in a shard list.
+
+    Relative names are resolved against the folder of the list.
 
     Raises:
         SourceError: the list cannot be read, or is not a shard list.

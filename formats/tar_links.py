@@ -37,7 +37,10 @@ class Link(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path in the archive to which the link leads. If it is outside of the archive, it begins with `/` or `..`."""
+        """Path in the archive to which the link leads.
+
+        If it is outside of the archive, it begins with `/` or `..`.
+        """
         folder = "" if self.hard else posixpath.dirname(self.name)
         return posixpath.normpath(posixpath.join(folder, self.target))
 
@@ -94,7 +97,9 @@ def targets_of(
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """Return the member to which a link leads. If there is none, return the last path; after 40 links, "".
+    """Return the member to which a link leads.
+
+    If there is none, return the last path; after 40 links, "".
 
     Args:
         link: the link.

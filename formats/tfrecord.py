@@ -149,7 +149,10 @@ class _Window:
         return found >= count
 
     def to_next_record(self) -> int:
-        """Move to the next intact record, or to the end of the stream if there is none. Return the position in the buffer."""
+        """Move to the next intact record, or to the end of the stream if there is none.
+
+        Return the position in the buffer.
+        """
         self.at += 1
         while self.has(HEADER_BYTES):
             # Of a length of less than a terabyte the last three bytes are zero.

@@ -37,7 +37,10 @@ PLANNERS: tuple[
     planned_batches,
     planned_packs,
 )
-"""A function for each planned operation. It returns the fields of `Planned`, or None if its operation plans nothing."""
+"""A function for each planned operation.
+
+It returns the fields of `Planned`, or None if its operation plans nothing.
+"""
 
 
 def planned_from_lengths(

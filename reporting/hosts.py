@@ -50,7 +50,10 @@ RECENT = 100
 """Number of last steps whose waits decide which host is the slowest."""
 
 CLEARLY = 1.5
-"""Factor. A host is named if it waits for its data this many times as long as the median of the others."""
+"""Factor.
+
+A host is named if it waits for its data this many times as long as the median of the others.
+"""
 
 _CAUSES = ("reading", "transform=", "", "the transfer", "the hand-over")
 """Causes of a wait in a feeder, in the order of `StepTimes`; "" is the wait for other hosts."""
@@ -86,7 +89,10 @@ class HostStats:
 
     @classmethod
     def from_json(cls, text: str) -> HostStats:
-        """Return the statistics from their JSON text. Raises TypeError, KeyError or ValueError if it is of another version."""
+        """Return the statistics from their JSON text.
+
+        Raises TypeError, KeyError or ValueError if it is of another version.
+        """
         plain = json.loads(text)
         plain["quantiles"] = {name: Quantiles(*found) for name, found in plain["quantiles"].items()}
         return cls(**plain)
@@ -123,7 +129,10 @@ def _waits_of_iterator(stats: IteratorStats | None) -> tuple[float, str]:
 
 
 def _recent(last: Sequence[T], steps: int) -> Sequence[T]:
-    """Return the last 100 items of a list with an item for each step. The item of the very first step is left out."""
+    """Return the last 100 items of a list with an item for each step.
+
+    The item of the very first step is left out.
+    """
     return last[-RECENT:] if steps > RECENT else last[1:]
 
 
@@ -329,7 +338,10 @@ class HostWatch(ClosedAtExit):
         self._thread.start()
 
     def stats(self) -> HostsStats:
-        """Return the statistics of this host now, and of the others when they published them last. Any thread may call this."""
+        """Return the statistics of this host now, and of the others when they published them last.
+
+        Any thread may call this.
+        """
         if self._all is not None:
             loop = self._loop()
             if loop is not None:

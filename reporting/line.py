@@ -49,7 +49,10 @@ def progress(
 
 
 class Progress(Resumable):
-    """Iterator with a progress line, made by `headrace.progress`. Its other attributes are those of the iterator inside."""
+    """Iterator with a progress line, made by `headrace.progress`.
+
+    Its other attributes are those of the iterator inside.
+    """
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator

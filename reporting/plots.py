@@ -1,4 +1,7 @@
-"""Draw the pictures of a report as SVG with matplotlib. Text stays text. Unknown values are left out."""
+"""Draw the pictures of a report as SVG with matplotlib. Text stays text.
+
+Unknown values are left out.
+"""
 
 from __future__ import annotations
 

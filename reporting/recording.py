@@ -22,7 +22,10 @@ from .machine import memory
 SECONDS = 0.1  # between two samples of a loop, at the beginning; a sample takes about a millisecond
 
 MEMORY_SHARE = 0.01
-"""Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
+"""Largest share of time for measuring memory.
+
+The more memory is in use, the longer a measurement takes.
+"""
 # largest number of samples of a loop; above it, every second one is dropped, and half as many are
 # taken
 MOST = 600
@@ -110,7 +113,10 @@ class Watched:
         return tick % self.every == 0
 
     def add(self, tick: int, sample: Sample) -> None:
-        """Add the sample of a tick. If there are too many, drop every second one, and take half as many from now on."""
+        """Add the sample of a tick.
+
+        If there are too many, drop every second one, and take half as many from now on.
+        """
         self.samples.append(sample)
         if len(self.samples) > MOST:
             self.every *= 2

@@ -101,7 +101,9 @@ def _of_hosts(about: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield `(heading, text, content)` for each section of the page. The content is HTML; if it is "", there is no section.
+    """Yield `(heading, text, content)` for each section of the page.
+
+    The content is HTML; if it is "", there is no section.
 
     Args:
         recording: the recording.

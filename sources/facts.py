@@ -35,7 +35,10 @@ class Generations(Protocol):
 
     @property
     def complete(self) -> bool:
-        """False while a program is writing records. Then a run that has read all records waits for more."""
+        """False while a program is writing records.
+
+        Then a run that has read all records waits for more.
+        """
 
     @property
     def generation_folder(self) -> str | None:
@@ -48,7 +51,10 @@ class Generations(Protocol):
         """Return True unless a program was still writing records when a generation was stored."""
 
     def newest_generation(self) -> int:
-        """Look for new records; if there are any, store them as a new generation. Return the number of the last generation."""
+        """Look for new records; if there are any, store them as a new generation.
+
+        Return the number of the last generation.
+        """
 
     def at_generation(self, generation: int, /) -> Any:
         """Return the same source with the records of another generation."""
@@ -63,7 +69,9 @@ def _same(keys: Int64s) -> Any:
 
 
 class SourceFacts(NamedTuple):
-    """Facts about a source. A source has them as its attribute or property `facts`; all of them have defaults.
+    """Facts about a source.
+
+    A source has them as its attribute or property `facts`; all of them have defaults.
 
     A fact that takes time to find is a function, which is called when it is needed. The loader
     calls functions from several threads at the same time.
@@ -186,7 +194,9 @@ def reads_many(source: Any) -> bool:
 
 
 def facts_of(source: Any) -> SourceFacts:
-    """Return the facts about a source: its own `facts`, or the defaults. `reads_singly` is never None in the result.
+    """Return the facts about a source: its own `facts`, or the defaults.
+
+    `reads_singly` is never None in the result.
 
     Raises:
         TypeError: the source's own `facts` is not a `SourceFacts`.

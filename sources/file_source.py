@@ -1,4 +1,7 @@
-"""Base class of sources on files. The records lie in consecutive parts: files, or row groups of files."""
+"""Base class of sources on files.
+
+The records lie in consecutive parts: files, or row groups of files.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ RecordT = TypeVar("RecordT")
 
 
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
-    """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
+    """Base class of sources on files.
+
+    A `with` block closes the files at its end; a later read opens them again.
 
     A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take`
     receives the paths of the files, and sets `_paths`, `_ends` (the first key after each part) and
@@ -99,7 +104,10 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
-        """Start to fetch the records of `keys`, which will be read soon. Only called if the files are in a store."""
+        """Start to fetch the records of `keys`, which will be read soon.
+
+        Only called if the files are in a store.
+        """
         raise NotImplementedError
 
     @property

@@ -1,4 +1,6 @@
-"""Source of image files in one folder per class. A record has the bytes of a file and the index of its class.
+"""Source of image files in one folder per class.
+
+A record has the bytes of a file and the index of its class.
 
 The folders are listed when the source is made. A worker process lists them again, because millions
 of names would take long to send, and checks the result with a digest. A file is open only while it

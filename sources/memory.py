@@ -226,7 +226,9 @@ class _FlatTable:
 
 
 class _Tree:
-    """Sequence of records, which are nested dicts. Record k has row k of each array in a nested dict of arrays.
+    """Sequence of records, which are nested dicts.
+
+    Record k has row k of each array in a nested dict of arrays.
 
     Args:
         data: the dict.

@@ -91,7 +91,10 @@ class ManyByKey(Protocol):
 
 
 SourceLike: TypeAlias = ByKey | ManyByKey
-"""Type of objects that `as_source` accepts. Type checkers cannot tell a path from a sequence of records."""
+"""Type of objects that `as_source` accepts.
+
+Type checkers cannot tell a path from a sequence of records.
+"""
 
 
 class TextColumn(Protocol):
@@ -139,7 +142,10 @@ def is_coroutine(source: Any, method: str) -> bool:
 
 
 def is_hugging_face(data: Any) -> bool:
-    """Return True if `data` is a `datasets.Dataset`, but not if it is of a subclass. Imports nothing."""
+    """Return True if `data` is a `datasets.Dataset`, but not if it is of a subclass.
+
+    Imports nothing.
+    """
     kind = type(data)
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 

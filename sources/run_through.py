@@ -1,4 +1,6 @@
-"""Source for a user's dataset that can only be iterated. It converts the states of the iterators to text.
+"""Source for a user's dataset that can only be iterated.
+
+It converts the states of the iterators to text.
 
 The dataset has `__iter__`. Its iterators have `get_state` and `set_state`.
 """

@@ -32,7 +32,9 @@ _DATA = re.compile(r"-\d{5,}-of-\d{5,}")
 
 
 class TfdsDataSource:
-    """Examples of one split of a TFDS dataset that is prepared on disk. Thread-safe, picklable, safe to fork.
+    """Examples of one split of a TFDS dataset that is prepared on disk.
+
+    Thread-safe, picklable, safe to fork.
 
     Args:
         name: name of the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.

@@ -38,7 +38,10 @@ BY_A_TASK = "by a task"
 
 
 class SimulationError(AssertionError):
-    """A simulated run did not do what it must. `__notes__` has the events of the run, if a seed was played."""
+    """A simulated run did not do what it must.
+
+    `__notes__` has the events of the run, if a seed was played.
+    """
 
 
 class StuckError(SimulationError):
@@ -113,7 +116,9 @@ class _FakeWorker:
 
 
 class FakeTransport(Transport):
-    """A transport whose workers are simulated in this process. The same seed and the same calls give the same events.
+    """A transport whose workers are simulated in this process.
+
+    The same seed and the same calls give the same events.
 
     Args:
         pipeline: pipeline that the workers run.

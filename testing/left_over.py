@@ -1,4 +1,6 @@
-"""List what this process has: threads, child processes, open descriptors, shared memory. So a test finds what is left behind.
+"""List what this process has: threads, child processes, open descriptors, shared memory.
+
+So a test finds what is left behind.
 
 In: nothing. Out: for each kind of thing, a description of each thing by its key. A key says more
 than a process id or the number of a descriptor, which may soon be used again for another thing.
@@ -40,7 +42,9 @@ def everything() -> Things:
 def new_things(
     before: Things, now: Callable[[], Things] = everything, seconds: float = 30.0
 ) -> Things:
-    """Return what exists now and did not exist `before`. Things that are about to end get some seconds for it.
+    """Return what exists now and did not exist `before`.
+
+    Things that are about to end get some seconds for it.
 
     Args:
         before: an earlier result of `now`.

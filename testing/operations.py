@@ -65,7 +65,10 @@ class OperationConformance(StreamConformance):
         )
 
     def test_records_are_not_changed_in_place(self) -> None:
-        """The operation makes new objects. A record that it changed would be another one in the next epoch."""
+        """The operation makes new objects.
+
+        A record that it changed would be another one in the next epoch.
+        """
         records = [self.record(key) for key in range(self.count)]
         before = [comparable(record) for record in records]
         sampler = IndexSampler(self.count, shuffle=False, num_epochs=1, seed=1)

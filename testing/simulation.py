@@ -155,7 +155,10 @@ def executors_from(make: Callable[..., Executor]) -> Iterator[None]:
 
 @contextmanager
 def simulated(world: World) -> Iterator[None]:
-    """Give iterators the simulated workers of `world`; log no warnings of headrace. Times do not depend on the machine."""
+    """Give iterators the simulated workers of `world`; log no warnings of headrace.
+
+    Times do not depend on the machine.
+    """
     clock = itertools.count(0.0, 1e-6)
     with (
         quietly(),
@@ -221,7 +224,9 @@ def _opened(loader: LoaderDescription, **options: Any) -> DataLoaderIterator:
 
 
 def play(seed: int, run: Callable[[World], None]) -> list[str]:
-    """Call `run` with the world of a seed, while iterators get simulated workers. Return the events of the run.
+    """Call `run` with the world of a seed, while iterators get simulated workers.
+
+    Return the events of the run.
 
     Raises:
         SimulationError: `run` raised an exception, which is its cause. `__notes__` has the events.
@@ -322,7 +327,10 @@ def _is_due(error: BaseException, step: int, expected: Expected, world: World) -
 
 
 def _restore(iterator: Any, state: bytes) -> None:
-    """Restore a state in an iterator. If a KeyboardInterrupt comes meanwhile, try again until none comes."""
+    """Restore a state in an iterator.
+
+    If a KeyboardInterrupt comes meanwhile, try again until none comes.
+    """
     while True:
         try:
             iterator.set_state(state)

@@ -50,7 +50,10 @@ class SourceConformance:
     on_files = False
 
     def write(self, folder: Path, count: int) -> None:
-        """Write the files of a source of `count` records into an empty folder. The default writes nothing."""
+        """Write the files of a source of `count` records into an empty folder.
+
+        The default writes nothing.
+        """
 
     def open(self, folder: Path, count: int) -> Any:
         """Return a new source of `count` records, from the files that `write` has written."""
@@ -159,7 +162,10 @@ class SourceConformance:
         assert _exit_code(child) == 0
 
     def test_the_facts_are_true(self, source: Any, expected: list[Any]) -> None:
-        """What the facts say of all records, and of files, is what the records say. A pickled source has the same facts."""
+        """What the facts say of all records, and of files, is what the records say.
+
+        A pickled source has the same facts.
+        """
         facts = facts_of(source)
         keys = np.arange(self.count)
         assert facts.reads_singly is not None

@@ -72,7 +72,9 @@ class TransportCaller:
     def send(
         self, worker: int, *tasks: SpanTask | GroupTask, blocks: dict[int, Block] | None = None
     ) -> int:
-        """Send a worker a message, and return the number of the message. Wait before it until the worker has room for it.
+        """Send a worker a message, and return the number of the message.
+
+        Wait before it until the worker has room for it.
 
         Args:
             worker: number of the worker.
@@ -126,7 +128,10 @@ class TransportCaller:
         return list(found)
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Poll the transport until a condition holds. Raise AssertionError, which names `what`, if it does not in time."""
+        """Poll the transport until a condition holds.
+
+        Raise AssertionError, which names `what`, if it does not in time.
+        """
         deadline = time.monotonic() + self._seconds
         while not condition():
             self.poll(_POLL_SECONDS)

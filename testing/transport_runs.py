@@ -41,7 +41,10 @@ class TransportRuns:
         raise NotImplementedError
 
     def end_worker(self) -> None:
-        """End the worker in which an operation calls this, as a crash does. The default ends the process."""
+        """End the worker in which an operation calls this, as a crash does.
+
+        The default ends the process.
+        """
         os._exit(3)
 
     def executor(

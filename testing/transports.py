@@ -58,11 +58,17 @@ class TransportConformance(TransportRuns):
     """
 
     def end_all(self, transport: Transport) -> None:
-        """End the process that makes workers. The default skips the test: there is no such process."""
+        """End the process that makes workers.
+
+        The default skips the test: there is no such process.
+        """
         pytest.skip("no single process makes all workers")
 
     def things(self) -> Things:
-        """Return what must not be left behind. The default: threads, processes, descriptors and shared memory."""
+        """Return what must not be left behind.
+
+        The default: threads, processes, descriptors and shared memory.
+        """
         return everything()
 
     @contextmanager
@@ -165,7 +171,10 @@ class TransportConformance(TransportRuns):
                 assert rows == [[[208, 210, 212, 214]], [[204, 206, 400, 402]]]
 
     def test_an_error_of_an_operation_is_in_its_block(self, tmp_path: Path) -> None:
-        """The rows before the error arrive, and the error with its type and text. The worker runs further tasks."""
+        """The rows before the error arrive, and the error with its type and text.
+
+        The worker runs further tasks.
+        """
         with self.opened(tmp_path) as caller:
             failing = caller.send(0, SpanTask(0, FAILS - 2, FAILS + 1))
             further = caller.send(0, SpanTask(0, 200, 201))

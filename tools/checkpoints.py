@@ -93,7 +93,9 @@ class Checkpoint:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Run the command `headrace checkpoint inspect`: print the checkpoints. Return the exit status, 0.
+    """Run the command `headrace checkpoint inspect`: print the checkpoints.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -115,7 +117,9 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def print_differences(options: argparse.Namespace) -> int:
-    """Run the command `headrace checkpoint diff`. Return its exit status: 1 if the checkpoints differ, else 0.
+    """Run the command `headrace checkpoint diff`.
+
+    Return its exit status: 1 if the checkpoints differ, else 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -269,7 +273,10 @@ def _kept(states: Sequence[LoaderState]) -> Kept:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return how many records these shards and all earlier runs have read. Records of skipped steps count, too."""
+    """Return how many records these shards and all earlier runs have read.
+
+    Records of skipped steps count, too.
+    """
     lineage = states[0].history.shards[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 

@@ -12,7 +12,9 @@ from ..errors import ConversionError
 
 
 def convert_files(options: argparse.Namespace) -> int:
-    """Run the command `headrace convert`: convert files, and print how many records were written. Return the exit status, 0.
+    """Run the command `headrace convert`: convert files, and print how many records were written.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -72,7 +74,10 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def verify_files(options: argparse.Namespace) -> int:
-    """Run the command `headrace verify`. Return its exit status: 1 if a file is wrong or missing, else 0."""
+    """Run the command `headrace verify`.
+
+    Return its exit status: 1 if a file is wrong or missing, else 0.
+    """
     wrong = verify(options.target)
     for text in wrong:
         print(text)

@@ -193,7 +193,9 @@ def _nodes(count: int) -> str:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Run the command `headrace plan`: measure the loader of a program, and print a plan. Return the exit status, 0.
+    """Run the command `headrace plan`: measure the loader of a program, and print a plan.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.

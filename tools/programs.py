@@ -27,7 +27,10 @@ _NAME_A_LOADER = "Name a function without arguments that returns one"
 
 
 class FirstLoop(BaseException):
-    """Raised in a user's program to stop it before its first loop. `except Exception` in the program does not catch it."""
+    """Raised in a user's program to stop it before its first loop.
+
+    `except Exception` in the program does not catch it.
+    """
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader, HostLoader)
@@ -57,7 +60,9 @@ class Program:
 
     @contextmanager
     def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
-        """Return a context with the loader that the program defines. The program's module exists inside the context.
+        """Return a context with the loader that the program defines.
+
+        The program's module exists inside the context.
 
         Code under `if __name__ == "__main__"` is not run.
 
@@ -179,7 +184,10 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of all loaders in a dict from names to values. A loader with several names is listed once."""
+    """Return the names of all loaders in a dict from names to values.
+
+    A loader with several names is listed once.
+    """
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):

@@ -51,7 +51,9 @@ _OF_EXECUTION = ("worker_kind", "worker_count", "worker_buffer_size", "timeout",
 
 
 def print_report(options: argparse.Namespace) -> int:
-    """Run the command `headrace report`: print facts about the machine and the pipeline. Return the exit status, 0.
+    """Run the command `headrace report`: print facts about the machine and the pipeline.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.

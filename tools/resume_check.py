@@ -1,4 +1,7 @@
-"""Run and resume a loader several times. If the stream differs, look for the first operation with other results."""
+"""Run and resume a loader several times.
+
+If the stream differs, look for the first operation with other results.
+"""
 
 from __future__ import annotations
 
@@ -329,7 +332,9 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """Compare the elements of two runs. Return the keys, as text, of the records in the first element that differs.
+    """Compare the elements of two runs.
+
+    Return the keys, as text, of the records in the first element that differs.
 
     The result is None if all elements are equal.
     """
@@ -349,7 +354,10 @@ def _some(numbers: range, count: int) -> list[int]:
 
 
 def _checksum(element: Any) -> Any:
-    """Return a value that is equal for elements that are equal bit for bit. Of plain arrays, it has only checksums."""
+    """Return a value that is equal for elements that are equal bit for bit.
+
+    Of plain arrays, it has only checksums.
+    """
     leaves, structure = flatten(element)
     return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
 

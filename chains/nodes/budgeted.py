@@ -66,7 +66,9 @@ class NodeRecords:
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place (index within the epoch) of an element. It equals `key`, the element's index in the dataset.
+        """Return the place (index within the epoch) of an element.
+
+        It equals `key`, the element's index in the dataset.
 
         Return None if `key` is not below `count`, the number of elements in an epoch.
         """

@@ -34,7 +34,10 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix; else (). States keep them to notice that the weights have changed."""
+        """The weights, if the choice is a mix; else ().
+
+        States keep them to notice that the weights have changed.
+        """
         return ()
 
     @property

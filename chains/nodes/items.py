@@ -75,7 +75,10 @@ def applied(node: Node, operation: Operation) -> Node:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node that applies `operation` to each element of `input`; None where it drops the element. Base of other nodes."""
+    """A node that applies `operation` to each element of `input`; None where it drops the element.
+
+    Base of other nodes.
+    """
 
     operation: Operation
 
@@ -312,7 +315,10 @@ class Batched(Regrouped):
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of packed rows of an epoch's documents. `plan`, made from lengths, says which documents are in each row."""
+    """A node of packed rows of an epoch's documents.
+
+    `plan`, made from lengths, says which documents are in each row.
+    """
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths

@@ -153,7 +153,10 @@ class LivingElements(Reordered):
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit. It is not called for records appended later."""
+        """True if a user's function decided which records to omit.
+
+        It is not called for records appended later.
+        """
         return self.by_function
 
     @classmethod

@@ -1,4 +1,6 @@
-"""Digest of a function, for cached results. It changes when the code changes, or most of what the code refers to.
+"""Digest of a function, for cached results.
+
+It changes when the code changes, or most of what the code refers to.
 
 It covers the code, constants, defaults, the closure, globals that the code names, functions and
 classes of the function's own module, and attributes of objects. Functions and classes of other

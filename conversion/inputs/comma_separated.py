@@ -22,11 +22,17 @@ GUESSED_FROM = 1000
 """Number of rows from which types are guessed."""
 
 FIELD_CHARACTERS = 1 << 28
-"""Maximum number of characters in a value. Without a limit, a quote that is not closed would fill the memory."""
+"""Maximum number of characters in a value.
+
+Without a limit, a quote that is not closed would fill the memory.
+"""
 
 
 def _number(kind: type) -> Callable[[str], Any]:
-    """Return a parser of numbers. It rejects `12_34` and digits of other scripts, which Python accepts."""
+    """Return a parser of numbers.
+
+    It rejects `12_34` and digits of other scripts, which Python accepts.
+    """
 
     def number(value: str) -> Any:
         try:
@@ -51,7 +57,9 @@ _TYPES: dict[str, Callable[[str], Any]] = {
 
 
 def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
-    r"""Guess the type of each column from the first rows: the narrowest type that fits. Empty values do not count.
+    r"""Guess the type of each column from the first rows: the narrowest type that fits.
+
+    Empty values do not count.
 
     Args:
         stream: file at its beginning.

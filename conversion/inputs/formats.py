@@ -131,7 +131,10 @@ def _npy(path: str, opening: Opening) -> Any:
 
 
 def _tokens(paths: list[str], opening: Opening) -> Any:
-    """Open `.npy` files as one source of documents. Return None if a `TokenWriter` did not write them."""
+    """Open `.npy` files as one source of documents.
+
+    Return None if a `TokenWriter` did not write them.
+    """
     system = file_system_of(paths[0], opening.storage)
     if not all(system.is_file(offsets_path(path)) for path in paths):
         return None
@@ -243,7 +246,9 @@ FORMATS = {format.name: format for format in _TABLE}
 
 
 def split_name(name: str) -> tuple[str, str, str]:
-    """Split a file name into its stem, the suffix of its format, and the number after it. A compression suffix is dropped.
+    """Split a file name into its stem, the suffix of its format, and the number after it.
+
+    A compression suffix is dropped.
 
     >>> split_name("mnist-train.tfrecord-00000-of-00010"), split_name("a.jsonl.gz"), split_name("README")
     (('mnist-train', '.tfrecord', '-00000-of-00010'), ('a', '.jsonl', ''), ('README', '', ''))

@@ -112,7 +112,9 @@ def read_source(
 
 
 def schema_of_columns(columns: Any) -> Any:
-    """Return the Arrow schema of columns whose first axis counts records. Further axes become lists of fixed size.
+    """Return the Arrow schema of columns whose first axis counts records.
+
+    Further axes become lists of fixed size.
 
     Args:
         columns: an array, which becomes the column `value`, or a dict of arrays.

@@ -23,7 +23,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 class WithoutRecords(RecordInput):
-    """Input without some of its records. The `start` and `stop` of its parts still count all records.
+    """Input without some of its records.
+
+    The `start` and `stop` of its parts still count all records.
 
     Args:
         given: the whole input.

@@ -72,7 +72,10 @@ class _ArrayRecordWriter:
             self._writer.close()
 
     def _check(self) -> None:
-        """Raise the library's error after a failure. The library itself reports it only when the writer is closed."""
+        """Raise the library's error after a failure.
+
+        The library itself reports it only when the writer is closed.
+        """
         if not self._writer.ok():
             self.close()
             raise OSError(

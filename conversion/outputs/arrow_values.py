@@ -142,7 +142,10 @@ _EXACT: dict[str, frozenset[type]] = {
         ("binary", "large_binary", "binary_view"), frozenset({bytes, bytearray, np.bytes_})
     ),
 }
-"""Value types that an Arrow type holds without change. For integers that are too large, Arrow raises an error."""
+"""Value types that an Arrow type holds without change.
+
+For integers that are too large, Arrow raises an error.
+"""
 
 _FLOATS = frozenset({float, np.float16, np.float32, np.float64})
 _NUMBERS = _FLOATS.union(*(kinds for name, kinds in _EXACT.items() if "int" in name))

@@ -43,7 +43,10 @@ class BytesOutput(Encoding):
         return _BytesWriter(path)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the file of offsets, then the file of bytes. No source reads offsets without the other file."""
+        """Return the file of offsets, then the file of bytes.
+
+        No source reads offsets without the other file.
+        """
         return (f"{name}.offsets", name)
 
 

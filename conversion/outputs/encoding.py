@@ -102,7 +102,10 @@ def _example(record: Mapping[str, Any]) -> bytes:
 
 
 def _has_axes(value: Any) -> bool:
-    """Return True if a value has several axes. An image of Pillow has, because NumPy converts it to an array."""
+    """Return True if a value has several axes.
+
+    An image of Pillow has, because NumPy converts it to an array.
+    """
     if isinstance(value, (list, tuple)):
         return bool(value) and isinstance(value[0], (list, tuple))
     axes = getattr(value, "ndim", None)

@@ -25,7 +25,10 @@ LOOKED_AT = 1000
 """Number of records from which the columns are inferred if there is no schema."""
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
-"""Default maximum rows of a row group, and bytes from which on it ends. A random read decodes a whole group."""
+"""Default maximum rows of a row group, and bytes from which on it ends.
+
+A random read decodes a whole group.
+"""
 
 
 class ParquetOutput(Output):

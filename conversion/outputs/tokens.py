@@ -150,7 +150,10 @@ class TokensOutput(Output):
         return TokenWriter(path, self._dtype, may_be_empty=True)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the file of offsets, then the file of tokens. No source reads offsets without the other file."""
+        """Return the file of offsets, then the file of tokens.
+
+        No source reads offsets without the other file.
+        """
         return (f"{name}.offsets", name)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The pictures of the docs, written anew by `python docs/pictures/draw.py`. What they show, the library has computed."""
+"""The pictures of the docs, written anew by `python docs/pictures/draw.py`.
+
+What they show, the library has computed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ def _shard(index: int, count: int, batch_size: int) -> headrace.DataLoaderIterat
 
 
 def shards() -> Drawing:
-    """Sharding stripes the global order. After a restart on fewer processes the same global batches go on."""
+    """Sharding stripes the global order.
+
+    After a restart on fewer processes the same global batches go on.
+    """
     picture = Drawing(
         WIDTH, 442, "Four processes read a shuffled order in turns; two go on with what is left"
     )
@@ -133,7 +139,10 @@ def _brackets(picture: Drawing, y: float, first: int) -> None:
 
 
 def mix() -> Drawing:
-    """Each part is drawn as often as its weight says. After a change of weights each part goes on where it stood."""
+    """Each part is drawn as often as its weight says.
+
+    After a change of weights each part goes on where it stood.
+    """
     picture = Drawing(WIDTH, 282, "Two sources are mixed by their weights, which then change")
     parts = {"web": 40, "books": 40}
     sources = {name: np.arange(40) for name in parts}

@@ -42,7 +42,10 @@ AT_ONCE = 64
 """Maximum number of blocks of one call that are open, or in memory, at the same time."""
 
 _SCATTERED = 8
-"""Maximum ratio of fetched to requested bytes. If announced ranges exceed it, they are not prefetched."""
+"""Maximum ratio of fetched to requested bytes.
+
+If announced ranges exceed it, they are not prefetched.
+"""
 
 Bring = Callable[[int, int], memoryview]
 """Type of a function that fetches the bytes `[start, stop)` from the store."""
@@ -155,7 +158,10 @@ class CachedBlocks:
         return mapping
 
     def _from_store(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Return the mappings of blocks that are not in the cache, by block. This or another thread fetches them."""
+        """Return the mappings of blocks that are not in the cache, by block.
+
+        This or another thread fetches them.
+        """
         brought = self._claimed(blocks) if blocks else {}
         for block in blocks:
             while block not in brought:
@@ -163,7 +169,9 @@ class CachedBlocks:
         return brought
 
     def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Fetch the blocks that no other thread or process is fetching. Return their mappings by block.
+        """Fetch the blocks that no other thread or process is fetching.
+
+        Return their mappings by block.
 
         A few requests run in parallel.
         """
@@ -180,7 +188,9 @@ class CachedBlocks:
                 claim.give_up()
 
     def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
-        """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block.
+        """Fetch consecutive blocks by one request, and write them to the cache.
+
+        Return their mappings by block.
 
         Args:
             run: consecutive indices of the blocks.
@@ -257,7 +267,10 @@ class _Mapped:
 
 
 class _OnDisk:
-    """Block of which only few bytes are read, directly from its file. The file is closed with the object."""
+    """Block of which only few bytes are read, directly from its file.
+
+    The file is closed with the object.
+    """
 
     def __init__(self, descriptor: int, block: int, size: int) -> None:
         self._descriptor, self._block, self._size = descriptor, block, size

@@ -31,7 +31,10 @@ from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
 
 _FILLED = 0.96
-"""Share of the budget that stays in use when pieces are removed. The free rest makes removals rarer."""
+"""Share of the budget that stays in use when pieces are removed.
+
+The free rest makes removals rarer.
+"""
 
 _WAIT_SECONDS = 0.02
 _TOUCH_SECONDS = 1.0
@@ -45,7 +48,9 @@ _TRIES = 100
 
 
 class Cache:
-    """Cache, in a folder, of pieces (blocks, or copies) of remote files. Safe for threads, processes and forks.
+    """Cache, in a folder, of pieces (blocks, or copies) of remote files.
+
+    Safe for threads, processes and forks.
 
     Args:
         folder: path of the folder, which is created when needed.
@@ -139,7 +144,9 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Reserve `size` bytes of the budget for a file. Wait while other writers have reserved too much.
+        """Reserve `size` bytes of the budget for a file.
+
+        Wait while other writers have reserved too much.
 
         Args:
             descriptor: descriptor of the file, which gets this size.
@@ -178,7 +185,10 @@ class Cache:
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """Yield the descriptor of the file with the number of used bytes. The file is locked during the block."""
+        """Yield the descriptor of the file with the number of used bytes.
+
+        The file is locked during the block.
+        """
         descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
             lock(descriptor)
@@ -187,7 +197,10 @@ class Cache:
             os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
-        """Remove the least recently used pieces. Return the bytes that remain, including pieces that are being written."""
+        """Remove the least recently used pieces.
+
+        Return the bytes that remain, including pieces that are being written.
+        """
         pieces = sorted(_pieces(self.folder))
         total = sum(bytes_ for _, bytes_, _ in pieces)
         goal = min(int(self.budget * _FILLED), self.budget - size)
@@ -208,7 +221,9 @@ class Cache:
 
 
 class Claim:
-    """The right to write one piece of a remote file to the cache. Only one process and thread has it at a time.
+    """The right to write one piece of a remote file to the cache.
+
+    Only one process and thread has it at a time.
 
     It ends at the end of the `with` block of `file`, or with `give_up`.
     """
@@ -218,7 +233,9 @@ class Claim:
 
     @contextmanager
     def file(self, size: int) -> Iterator[BinaryIO]:
-        """Yield a file to which the caller writes `size` bytes. It gets its name when the block ends.
+        """Yield a file to which the caller writes `size` bytes.
+
+        It gets its name when the block ends.
 
         Raises:
             SourceError: the cache cannot be used, or the budget is too small.
@@ -273,7 +290,9 @@ def _locked(path: str, wait: bool) -> int | None:
 
 
 def _opened(path: str, folder: str) -> int:
-    """Open a file of the cache, and return its descriptor. The file and its folder are created if they are missing.
+    """Open a file of the cache, and return its descriptor.
+
+    The file and its folder are created if they are missing.
 
     Other processes may remove the folder meanwhile.
 
@@ -291,7 +310,10 @@ def _opened(path: str, folder: str) -> int:
 
 
 def _unlock(descriptor: int) -> None:
-    """Unlock a file explicitly, and close it. A process that was forked meanwhile also has it open and locked."""
+    """Unlock a file explicitly, and close it.
+
+    A process that was forked meanwhile also has it open and locked.
+    """
     unlock(descriptor)
     os.close(descriptor)
 
@@ -304,7 +326,10 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 
 def _removed(path: str) -> bool:
-    """Remove a piece, or the unfinished file of a killed writer. Return False if the piece is being written."""
+    """Remove a piece, or the unfinished file of a killed writer.
+
+    Return False if the piece is being written.
+    """
     if not path.endswith(_PART):
         for each in (path + _SUMS, path):
             with suppress(FileNotFoundError):

@@ -57,7 +57,10 @@ class HotBlocks:
             self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 
     def clear(self) -> None:
-        """Drop all blocks. Takes no lock: in a child after a fork, a thread that does not exist may hold it."""
+        """Drop all blocks.
+
+        Takes no lock: in a child after a fork, a thread that does not exist may hold it.
+        """
         self._lock = threading.Lock()
         self._blocks, self._held = OrderedDict(), 0
 

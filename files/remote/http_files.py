@@ -32,7 +32,10 @@ class NoRangesError(SourceError):
 
 
 class HttpStatusError(OSError):
-    """Refusal of a request by an HTTP server. The text contains `status code:` and the code, such as 403."""
+    """Refusal of a request by an HTTP server.
+
+    The text contains `status code:` and the code, such as 403.
+    """
 
 
 class Facts(NamedTuple):

@@ -21,7 +21,10 @@ from .http_files import HttpStatusError, NoRangesError
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
-"""HTTP status codes from 300 to 499 after which a request is repeated. It is repeated after all from 500, too."""
+"""HTTP status codes from 300 to 499 after which a request is repeated.
+
+It is repeated after all from 500, too.
+"""
 
 # 400 and 416 are also sent for other reasons. The request for the whole file then tells.
 _NO_RANGES = re.compile(
@@ -50,7 +53,10 @@ _SIGNATURE = "access is refused; the signature of the URL may be too old, or for
 
 
 _PANIC = "PanicException"
-"""Name of the exception that obstore raises for an internal failure. It is not a subclass of `Exception`."""
+"""Name of the exception that obstore raises for an internal failure.
+
+It is not a subclass of `Exception`.
+"""
 
 # obstore panics if they are mixed with the store's.
 _OF_CLIENT = re.compile(

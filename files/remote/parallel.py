@@ -82,7 +82,9 @@ def _in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def in_background(works: Sequence[Callable[[], object]]) -> None:
-    """Start to run functions one after the other on a background thread. Errors of headrace are ignored.
+    """Start to run functions one after the other on a background thread.
+
+    Errors of headrace are ignored.
 
     The end of the program stops the thread after the current function.
     """

@@ -55,7 +55,10 @@ class FileStore(Protocol):
     def has_folders(self) -> bool: ...
 
     def put(self, key: str, content: bytes | Path) -> None:
-        """Write bytes or a local file, replacing an existing one. It appears when it is complete."""
+        """Write bytes or a local file, replacing an existing one.
+
+        It appears when it is complete.
+        """
         ...
 
     def remove(self, key: str) -> None:
@@ -77,7 +80,10 @@ _own_random = random.Random()
 """Random generator for pauses."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Numbers of errors of a disk of this machine to which an answer is written. Another request would not help."""
+"""Numbers of errors of a disk of this machine to which an answer is written.
+
+Another request would not help.
+"""
 
 ResultT = TypeVar("ResultT")
 
@@ -120,7 +126,9 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
 def ask(
     url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]
 ) -> ResultT:
-    """Make a request about a file to its store, and return the answer. The request is repeated if it fails.
+    """Make a request about a file to its store, and return the answer.
+
+    The request is repeated if it fails.
 
     Args:
         url: URL of the file.

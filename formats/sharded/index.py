@@ -170,7 +170,10 @@ def value_of(values: Any, name: str, kind: type, where: str = "it") -> Any:
 
 
 def number_of(values: Any, name: str, where: str) -> int:
-    """Return an integer of at least 0 from a dict in the index; ValueError if there is none. Arguments as for `value_of`."""
+    """Return an integer of at least 0 from a dict in the index; ValueError if there is none.
+
+    Arguments as for `value_of`.
+    """
     number: int = value_of(values, name, int, where)
     if number < 0:
         damaged(f"{where} has {name}={number}, which is negative")

@@ -126,7 +126,9 @@ class LitDataFormat(NamedTuple):
 def chunks_of(
     folder: str, storage: StorageOptionsLike = None
 ) -> tuple[LitDataFormat, list[LitDataChunk]]:
-    """Read the index of a folder of LitData chunks. Return the format of the samples, and the chunks that have samples.
+    """Read the index of a folder of LitData chunks.
+
+    Return the format of the samples, and the chunks that have samples.
 
     Args:
         folder: path or URL of the folder.
@@ -229,7 +231,10 @@ _KINDS = {
 
 
 def _tree_of(text: Any, leaves: int) -> LitDataTree:
-    """Return the tree that a `data_spec` describes. Without one, a single leaf stands alone, and several are a list."""
+    """Return the tree that a `data_spec` describes.
+
+    Without one, a single leaf stands alone, and several are a list.
+    """
     if text is None:
         return (
             LitDataTree("") if leaves == 1 else LitDataTree("list", (), (LitDataTree(""),) * leaves)

@@ -87,7 +87,10 @@ def _array(data: bytes, order: str, dtypes: dict[int, str]) -> Any:
 
 
 def _tensor(data: bytes) -> Any:
-    """Return a tensor. Old versions wrote small integers first, new ones last; the number of a dtype is from 1 to 20."""
+    """Return a tensor.
+
+    Old versions wrote small integers first, new ones last; the number of a dtype is from 1 to 20.
+    """
     return _array(data, "<" if data[0] else ">", TORCH_DTYPES)
 
 

@@ -240,7 +240,10 @@ class BudgetOrder(VectorSampler):
         return self._last_run().left(runs[-1], self._shards)
 
     def _last_run(self) -> BudgetOrder:
-        """Return the order of the run before this run, with the plan used then. That run must have stopped inside a window."""
+        """Return the order of the run before this run, with the plan used then.
+
+        That run must have stopped inside a window.
+        """
         *before, reached = self.layers
         run = dataclasses.replace(
             self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before)
@@ -410,7 +413,9 @@ class BudgetOrder(VectorSampler):
         return self.plans.key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Shuffle steps within their windows (records whose batches are planned together). Return the new places `int64[n]`.
+        """Shuffle steps within their windows (records whose batches are planned together).
+
+        Return the new places `int64[n]`.
 
         Args:
             places: place of each step in its window, before the shuffle.

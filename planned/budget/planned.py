@@ -98,7 +98,9 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
 
 
 def refuse_balance(balance: Any) -> None:
-    """Check that records are not also balanced by cost. Planned batches need no balance: at each step, all have one shape.
+    """Check that records are not also balanced by cost.
+
+    Planned batches need no balance: at each step, all have one shape.
 
     Args:
         balance: the user's argument, or the sampler's balance.
@@ -197,7 +199,9 @@ def _known(
 
 
 def whole_lengths(lengths: Any, count: int) -> Ints:
-    """Return the length of each record, `int64[count]`. If the fields of a record have their own lengths, it is the largest.
+    """Return the length of each record, `int64[count]`.
+
+    If the fields of a record have their own lengths, it is the largest.
 
     Args:
         lengths: the lengths that a source states: an array, or a dict of arrays by field.

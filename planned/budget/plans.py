@@ -1,4 +1,6 @@
-"""Find the batch that a key stands for. If the plan of batches was changed, each plan applies to a range of windows.
+"""Find the batch that a key stands for.
+
+If the plan of batches was changed, each plan applies to a range of windows.
 
 In: keys. Out: windows, records and shapes of batches. A window is a group of records whose batches
 are planned together. Its number decides which plan applies, so a batch that an earlier run planned
@@ -39,7 +41,9 @@ class FormerPlan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """All plans of batches that a run has used, one after another. In each, a window has the same records.
+    """All plans of batches that a run has used, one after another.
+
+    In each, a window has the same records.
 
     A window is a group of records whose batches are planned together.
 

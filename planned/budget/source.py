@@ -69,7 +69,10 @@ class BudgetSource(PlannedSource):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the source of the records. The batches are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the records.
+
+        The batches are identified by the fingerprint of their order.
+        """
         return self._input.fingerprint
 
     def _records_each(self) -> int:

@@ -68,7 +68,10 @@ class PackedSource(PlannedSource):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the source of the documents. The rows are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the documents.
+
+        The rows are identified by the fingerprint of their order.
+        """
         return self.records.fingerprint
 
     def _records_each(self) -> int:
@@ -156,7 +159,10 @@ class PackedOrder(VectorSampler):
 
     @property
     def epoch_length(self) -> int:
-        """Number of rows of all epochs. They count as one epoch, because a row may have documents of two epochs."""
+        """Number of rows of all epochs.
+
+        They count as one epoch, because a row may have documents of two epochs.
+        """
         return len(self.source)
 
     @property

@@ -135,7 +135,9 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
 
 
 def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
-    """Return the values of one metric of a loop, each as `(value, *labels)`. The label `loop` is not included.
+    """Return the values of one metric of a loop, each as `(value, *labels)`.
+
+    The label `loop` is not included.
 
     Args:
         seen: values of the loop.

@@ -64,7 +64,9 @@ def serve(
 
 
 class Server(ClosedAtExit):
-    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to free the port.
+    """Server of metrics, made by `headrace.metrics.serve`.
+
+    Close it, or use it in a `with` statement, to free the port.
 
     Attributes:
         port: port on which it listens.

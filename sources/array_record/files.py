@@ -202,7 +202,9 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Return the number of records of a file. If possible, only the two ends of a remote file are read.
+    """Return the number of records of a file.
+
+    If possible, only the two ends of a remote file are read.
 
     Args:
         file: open file.

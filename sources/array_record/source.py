@@ -46,7 +46,9 @@ from .files import (
 
 
 class ArrayRecordDataSource(FileSource[bytes]):
-    """Records of ArrayRecord files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
+    """Records of ArrayRecord files, numbered from the first file to the last.
+
+    Thread-safe, picklable, safe to fork.
 
     Args:
         paths: a path; a glob; a directory (its `*.array_record*` and `*.arrayrecord*` files, at any

@@ -107,7 +107,10 @@ class ChunkedSource:
         return ()
 
     def _fetch(self, name: str, array: Any, runs: Sequence[Run]) -> None:
-        """Fetch runs of rows from a store, except chunks that are kept. Does nothing for a local file."""
+        """Fetch runs of rows from a store, except chunks that are kept.
+
+        Does nothing for a local file.
+        """
         if self._stored is not None:
             missing = [
                 (start, stop) for start, stop, _, _ in runs if (name, start) not in self._kept
@@ -175,7 +178,9 @@ class ChunkedSource:
         return self._read(np.array([check_key(key, self._count, type(self).__name__)], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """Return the records of `keys`, in order. Each chunk that has some of them is read at most once.
+        """Return the records of `keys`, in order.
+
+        Each chunk that has some of them is read at most once.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -244,7 +249,10 @@ class ChunkedSource:
         return self._opened_arrays[name]
 
     def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array, read-only. A chunk is kept, unless it exceeds `cache_bytes`."""
+        """Return consecutive rows of an array, read-only.
+
+        A chunk is kept, unless it exceeds `cache_bytes`.
+        """
         if (rows := self._kept.get((name, start))) is not None:
             self._kept.move_to_end((name, start))
             return rows
@@ -269,7 +277,10 @@ class ChunkedSource:
     def _whole_chunks(
         self, name: str, read: Callable[[int], Array], size: int, keys: Int64s
     ) -> list[Any]:
-        """Return rows of `size` bytes of an array each of whose chunks is one row. `read` reads one."""
+        """Return rows of `size` bytes of an array each of whose chunks is one row.
+
+        `read` reads one.
+        """
         # Less work for each row than a run takes, which would be more than that of h5py.
         found: list[Any] = [None] * len(keys)
         kept, keeps, before, row = self._kept, size <= self._cache_bytes, -1, None
@@ -287,7 +298,10 @@ class ChunkedSource:
         return found
 
     def _keep(self, place: tuple[str, int], rows: Array, size: int) -> None:
-        """Keep a chunk of `size` bytes, unless it exceeds `cache_bytes`. Chunks that were used longest ago are dropped."""
+        """Keep a chunk of `size` bytes, unless it exceeds `cache_bytes`.
+
+        Chunks that were used longest ago are dropped.
+        """
         if size > self._cache_bytes:
             return
         self._kept[place], self._sizes[place] = rows, size
@@ -353,7 +367,10 @@ class ChunkedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Class, number of records, and digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
+        """Class, number of records, and digest of names, dtypes, shapes and `_content()`.
+
+        It does not depend on the folder.
+        """
         return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
 
     def close(self) -> None:

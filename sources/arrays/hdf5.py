@@ -1,4 +1,7 @@
-"""Source of the rows of datasets in an HDF5 file. Format: https://www.hdfgroup.org/solutions/hdf5/."""
+"""Source of the rows of datasets in an HDF5 file.
+
+Format: https://www.hdfgroup.org/solutions/hdf5/.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,19 @@ from .other_files import other_file_of
 from .stored import Range, StoredFile
 
 _MOST_CHUNKS = 1 << 18
-"""Number of chunks of an array in a store whose places are listed once. Of larger arrays, chunks are fetched one by one."""
+"""Number of chunks of an array in a store whose places are listed once.
+
+Of larger arrays, chunks are fetched one by one.
+"""
 
 _LEAST_BYTES = 1 << 16
 """HDF5 reads at least this number of bytes at a time of an array that is stored in one piece, or all of a smaller one."""
 
 
 class HDF5Source(ChunkedSource):
-    """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable; safe to fork while no thread reads.
+    """Rows of one or several datasets of an HDF5 file.
+
+    Thread-safe, picklable; safe to fork while no thread reads.
 
     Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for
     a dataset of arrays of unequal length. Each process opens the file for itself. One call of

@@ -18,7 +18,10 @@ Range = tuple[int, int]
 
 
 class StoredFile(RawFile):
-    """File in a store with a position. Ranges that were fetched stay in memory until the next call of `fetch`."""
+    """File in a store with a position.
+
+    Ranges that were fetched stay in memory until the next call of `fetch`.
+    """
 
     known: dict[str, npt.NDArray[np.int64]]
     """Offsets and sizes of the pieces of each array, by its name, as far as they were asked for."""
@@ -30,7 +33,10 @@ class StoredFile(RawFile):
         self.known = {}
 
     def fetch(self, ranges: Iterable[Range]) -> None:
-        """Fetch ranges, those that are close together by one request. The parts of ranges that lie in the file are fetched."""
+        """Fetch ranges, those that are close together by one request.
+
+        The parts of ranges that lie in the file are fetched.
+        """
         wanted = {
             start: min(length, self.size - start)
             for start, length in ranges

@@ -183,7 +183,10 @@ class _Along:
 
 
 def _digest_of_index(values: Array) -> str:
-    """Return a digest of the coordinates along the dimension. Different selections of a Dataset have different ones."""
+    """Return a digest of the coordinates along the dimension.
+
+    Different selections of a Dataset have different ones.
+    """
     if values.dtype.kind in "mM":
         values = values.view(np.int64)
     return digest([*map(str, values.tolist())], 16) if values.dtype == object else digest_of(values)

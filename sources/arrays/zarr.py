@@ -1,4 +1,7 @@
-"""Source of the rows of Zarr arrays, of format 2 or 3. Format: https://zarr-specs.readthedocs.io/."""
+"""Source of the rows of Zarr arrays, of format 2 or 3.
+
+Format: https://zarr-specs.readthedocs.io/.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,9 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
 
 
 def _field(column: Any, path: Sequence[str], name: str) -> Any:
-    """Return a field of nested structs as a column. The value is null where a struct around it is null.
+    """Return a field of nested structs as a column.
+
+    The value is null where a struct around it is null.
 
     Args:
         column: pyarrow column.

@@ -23,7 +23,10 @@ Array = npt.NDArray[Any]
 
 
 class DecodedColumn(Protocol):
-    """Protocol of a converted column of a row group. `take(rows)` returns the values of these rows, in order."""
+    """Protocol of a converted column of a row group.
+
+    `take(rows)` returns the values of these rows, in order.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -199,7 +202,9 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Return a pyarrow array without dictionary encoding, extension type or view. Tensors without nulls are unchanged.
+    """Return a pyarrow array without dictionary encoding, extension type or view.
+
+    Tensors without nulls are unchanged.
 
     The types of items and fields are unchanged, too.
     """
@@ -351,7 +356,10 @@ def has_views(kind: Any) -> bool:
 
 
 def gives_arrays(kind: Any) -> bool:
-    """Return True for lists of numbers, and for tensors. Their values become arrays, except those that have a null in them."""
+    """Return True for lists of numbers, and for tensors.
+
+    Their values become arrays, except those that have a null in them.
+    """
     import pyarrow.types as kinds
 
     if not is_list(kind):

@@ -29,7 +29,9 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceDataSource:
-    """Rows of a Hugging Face `datasets.Dataset`. `DataLoader` converts a dataset that is passed to it to such a source.
+    """Rows of a Hugging Face `datasets.Dataset`.
+
+    `DataLoader` converts a dataset that is passed to it to such a source.
 
     A row is a dict. Its values depend on the dataset's format:
 
@@ -235,7 +237,10 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _batches(self) -> list[Any]:
-        """Record batches of the table that are not empty. In each of them, a column is one piece of memory."""
+        """Record batches of the table that are not empty.
+
+        In each of them, a column is one piece of memory.
+        """
         return [batch for batch in self.dataset.data.table.to_batches() if len(batch)]
 
     @cached_property
@@ -291,7 +296,10 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """Return a source of `dataset`, and read its table's structure now, not at the first read. Called by unpickling."""
+    """Return a source of `dataset`, and read its table's structure now, not at the first read.
+
+    Called by unpickling.
+    """
     own = HuggingFaceDataSource(dataset)
     if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property

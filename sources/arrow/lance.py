@@ -194,7 +194,10 @@ class LanceSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of the table's files, columns and filter. It does not depend on the folder."""
+        """Number of records, and a digest of the table's files, columns and filter.
+
+        It does not depend on the folder.
+        """
         return {"kind": "LanceSource", "records": self._count, "files": self._identity}
 
     @property

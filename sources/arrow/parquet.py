@@ -58,7 +58,9 @@ _SCATTERED = 8
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):
-    """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
+    """Rows of Parquet files, numbered from the first file to the last.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array
     (a list of numbers without a null in it), a `str`, `bytes`, None (nulls), or another Python

@@ -79,7 +79,9 @@ def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
 
 
 class _Range:
-    """Range of memory addresses, which `np.asarray` converts to an array. It keeps the pieces in it alive.
+    """Range of memory addresses, which `np.asarray` converts to an array.
+
+    It keeps the pieces in it alive.
 
     Args:
         first: address of the first byte.

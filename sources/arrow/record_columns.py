@@ -189,7 +189,9 @@ def _folder(name: str, text: str | None) -> str:
 
 
 def cast_column(column: Any, kind: Any) -> Any:
-    """Return a pyarrow array or chunked array, converted to a type. Floats may be rounded, or become infinite.
+    """Return a pyarrow array or chunked array, converted to a type.
+
+    Floats may be rounded, or become infinite.
 
     Args:
         column: the array.

@@ -29,7 +29,10 @@ from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 from .record_columns import FileColumns, RecordColumns
 
 FOOTER_BYTES = 128 * 2**20
-"""Maximum bytes of parsed footers in memory, and of the footers of open files. The last used one always stays."""
+"""Maximum bytes of parsed footers in memory, and of the footers of open files.
+
+The last used one always stays.
+"""
 
 # Measured: 16 MB for a footer of 2.2 MB.
 _PARSED = 7
@@ -57,7 +60,9 @@ class ParquetPart(NamedTuple):
 
 
 class RowGroups:
-    """All row groups of all files. `decode(number)` returns the rows of one of them. Thread-safe, safe to fork.
+    """All row groups of all files. `decode(number)` returns the rows of one of them.
+
+    Thread-safe, safe to fork.
 
     Args:
         filesystem: file system of all files.
@@ -128,7 +133,10 @@ class RowGroups:
         self._readers.close()
 
     def prefetch_groups(self, numbers: Sequence[int]) -> None:
-        """Start to fetch row groups, by their indices over all files, into the cache on disk. Only for files in stores."""
+        """Start to fetch row groups, by their indices over all files, into the cache on disk.
+
+        Only for files in stores.
+        """
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)
@@ -203,7 +211,9 @@ class _Footer:
 
 
 class _TableReader:
-    """Read row groups of an open file as Arrow tables. Each thread that reads it at the same time gets its own `ParquetFile`.
+    """Read row groups of an open file as Arrow tables.
+
+    Each thread that reads it at the same time gets its own `ParquetFile`.
 
     Args:
         handle: the open file.

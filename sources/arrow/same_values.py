@@ -16,7 +16,9 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def values_of(kind: Any) -> Hashable:
-    """Return a description of the values of a type. It is equal for types whose columns give equal values.
+    """Return a description of the values of a type.
+
+    It is equal for types whose columns give equal values.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -105,7 +107,9 @@ def common_type(first: Any, other: Any) -> Any:
 
 
 def stored(kind: Any) -> Any:
-    """Return a type without dictionary encoding and extension type. Types of tensors, items and fields are unchanged.
+    """Return a type without dictionary encoding and extension type.
+
+    Types of tensors, items and fields are unchanged.
 
     Args:
         kind: the type, a `pyarrow.DataType`.

@@ -28,7 +28,10 @@ from .pieces import Int64s, PieceRows, Places, joined_view
 
 
 class TableColumn(Protocol):
-    """Protocol of the values of one column. `take(places)` returns the values of rows. Thread-safe."""
+    """Protocol of the values of one column. `take(places)` returns the values of rows.
+
+    Thread-safe.
+    """
 
     def take(self, places: Places) -> list[Any]: ...
 

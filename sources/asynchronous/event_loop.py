@@ -150,7 +150,10 @@ class Coroutines:
             task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Cancel the running coroutines, and wait for their end unless on the loop's thread. May be called twice."""
+        """Cancel the running coroutines, and wait for their end unless on the loop's thread.
+
+        May be called twice.
+        """
         if (
             self._loop.is_current_thread
         ):  # something that is dropped there: the loop cannot wait for itself

@@ -15,7 +15,10 @@ from ..protocol import checked_records, fingerprint_of, is_coroutine
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
-"""Maximum number of records that one blocking call reads at the same time. Most services allow this number."""
+"""Maximum number of records that one blocking call reads at the same time.
+
+Most services allow this number.
+"""
 
 
 class AsyncSource:
@@ -65,7 +68,9 @@ class AsyncSource:
         return checked_records(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order. Waits until all are read; at most 64 single reads run at the same time.
+        """Return the records of `keys`, in order.
+
+        Waits until all are read; at most 64 single reads run at the same time.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -114,7 +119,10 @@ class AsyncSource:
 
     @property
     def _loop(self) -> EventLoop:
-        """Event loop of this process. The source keeps it, because its connections belong to the loop."""
+        """Event loop of this process.
+
+        The source keeps it, because its connections belong to the loop.
+        """
         if self._own_loop is None or not self._own_loop.alive:
             self._own_loop = event_loop()
         return self._own_loop

@@ -28,7 +28,9 @@ Array = npt.NDArray[Any]
 
 
 class Windows(OnSource):
-    """Windows of `length` consecutive frames, with random access. The first frames of two windows are `stride` apart.
+    """Windows of `length` consecutive frames, with random access.
+
+    The first frames of two windows are `stride` apart.
 
     A window does not cross the end of an episode. Frames may be stored in two ways:
 
@@ -143,7 +145,10 @@ class Windows(OnSource):
         return episodes, (keys - first) * self.stride
 
     def first_frames(self, keys: Int64s) -> Int64s:
-        """Return the key of the first frame of each window, `int64[n]`. Only if records are frames."""
+        """Return the key of the first frame of each window, `int64[n]`.
+
+        Only if records are frames.
+        """
         episodes, starts = self._places(keys)
         return self._starts[episodes] + starts
 
@@ -178,7 +183,10 @@ class Windows(OnSource):
         )
 
     def _of_episodes(self, keys: Int64s) -> list[Any]:
-        """Return the windows of `keys` if records are episodes. Each record is read once. LengthsError for a wrong length."""
+        """Return the windows of `keys` if records are episodes. Each record is read once.
+
+        LengthsError for a wrong length.
+        """
         episodes, starts = self._places(keys)
         distinct, which = np.unique(episodes, return_inverse=True)
         records = self._read(distinct)
@@ -286,7 +294,10 @@ class _WindowColumn:
         return len(self._windows)
 
     def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
-        """Copy windows into `out`, like `ndarray.take`: `out[i]` is window `places[i]`. `axis` and `mode` are not used."""
+        """Copy windows into `out`, like `ndarray.take`: `out[i]` is window `places[i]`.
+
+        `axis` and `mode` are not used.
+        """
         length = self._windows.length
         for row, first in zip(out, self._windows.first_frames(places).tolist()):
             row[...] = self._column[first : first + length]
@@ -340,7 +351,10 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _stacked(records: Sequence[Any]) -> Any:
-    """Stack records leaf by leaf. Leaves that are bytes, text or other objects become an array of objects."""
+    """Stack records leaf by leaf.
+
+    Leaves that are bytes, text or other objects become an array of objects.
+    """
     import optree
 
     return optree.tree_map(_stack_leaves, *records, none_is_leaf=True, namespace="headrace")
@@ -351,7 +365,10 @@ def _stack_leaves(*leaves: Any) -> Array:
 
 
 def stack_values(values: Sequence[Any]) -> Array:
-    """Return an array `[k, …]` of k values. Values that are no arrays, numbers or scalars of NumPy become objects."""
+    """Return an array `[k, …]` of k values.
+
+    Values that are no arrays, numbers or scalars of NumPy become objects.
+    """
     if isinstance(values[0], (np.ndarray, np.generic, int, float, complex)):
         return np.stack(values)
     found = np.empty(len(values), dtype=object)

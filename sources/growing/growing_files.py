@@ -76,7 +76,10 @@ class GrowingFiles(Generic[FoundT]):
         """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Set the source to the files at these paths. It calls `_inspected(paths)` for the facts about them."""
+        """Set the source to the files at these paths.
+
+        It calls `_inspected(paths)` for the facts about them.
+        """
         raise NotImplementedError
 
     def _begin(
@@ -292,7 +295,10 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def growing(self) -> bool:
-        """True if files may be added while this source is read. False without `growing=`, or if a generation was chosen."""
+        """True if files may be added while this source is read.
+
+        False without `growing=`, or if a generation was chosen.
+        """
         return self._growth is not None and not self._growth.pinned
 
     @property
@@ -330,7 +336,9 @@ class GrowingFiles(Generic[FoundT]):
         return growth.newest
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. A record has the same key in both.
+        """Return the same source with the files of another generation.
+
+        A record has the same key in both.
 
         Args:
             generation: number of the generation, from 0.

@@ -10,7 +10,9 @@ from .lines import LinesSource, index_of_lines
 
 
 class JsonLinesDataSource(LinesSource[Any]):
-    r"""Lines of uncompressed JSON lines files, with random access. Thread-safe, picklable, safe to fork.
+    r"""Lines of uncompressed JSON lines files, with random access.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is the result of `json.loads` for one line, most often a dict. Blank lines are ignored.
     Each file is read once to find its lines. Their places are stored beside the file, as

@@ -35,7 +35,10 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class LinesSource(IndexedSource[RecordT]):
-    """Base of sources whose records are lines. A subclass defines `index_kind` (`index_of_lines`), `patterns` and `_value`."""
+    """Base of sources whose records are lines.
+
+    A subclass defines `index_kind` (`index_of_lines`), `patterns` and `_value`.
+    """
 
     def _value(self, line: bytes, path: str, offset: int) -> RecordT:
         """Return the record of a line.

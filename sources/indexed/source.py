@@ -39,7 +39,9 @@ _AT_A_TIME = 1024
 
 
 class IndexedSource(FileSource[RecordT]):
-    """Base class of sources that find records through an index. Thread-safe, picklable, safe to fork.
+    """Base class of sources that find records through an index.
+
+    Thread-safe, picklable, safe to fork.
 
     Records are numbered from the first file to the last. A subclass defines `index_kind`,
     `patterns`, `_read` and `_ranges`.
@@ -165,7 +167,10 @@ class IndexedSource(FileSource[RecordT]):
 
     @property
     def record_bytes(self) -> npt.NDArray[np.int64]:
-        """Size of each record in its file, in bytes, `int64[records]`. Only the indices are read for it."""
+        """Size of each record in its file, in bytes, `int64[records]`.
+
+        Only the indices are read for it.
+        """
         indices = [self._index(number) for number in range(len(self._paths))]
         return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
 

@@ -75,7 +75,9 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TarDataSource(IndexedSource[dict[str, Any]]):
-    """Samples of tar files in the layout of webdataset, with random access. Thread-safe, picklable, safe to fork.
+    """Samples of tar files in the layout of webdataset, with random access.
+
+    Thread-safe, picklable, safe to fork.
 
     Consecutive members with the same key are one sample: `a/1.jpg` and `a/1.cls` become
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has

@@ -39,7 +39,9 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TFRecordDataSource(IndexedSource[Any]):
-    """Records of uncompressed TFRecord files, with random access. Thread-safe, picklable, safe to fork.
+    """Records of uncompressed TFRecord files, with random access.
+
+    Thread-safe, picklable, safe to fork.
 
     Each file is read once to find its records. Their places are stored beside the file, as
     `<file>.headrace-index`; or in the user's cache folder, if the file is in a store or its folder

@@ -45,7 +45,9 @@ _POSITIVE, _NEGATIVE = (
 
 
 def digests_of(source: Any, name: str) -> Digests:
-    """Return a digest of a field of each record. A record that is None, because a chain has dropped it, has the value None.
+    """Return a digest of a field of each record.
+
+    A record that is None, because a chain has dropped it, has the value None.
 
     Args:
         source: a source whose records are dicts.
@@ -108,7 +110,10 @@ def matches(left: Digests, right: Digests) -> Int64s:
 
 
 def double(digests: Digests) -> tuple[int, int] | None:
-    """Return two places that have the same digest; None if there are no such places. Digests of None do not count."""
+    """Return two places that have the same digest; None if there are no such places.
+
+    Digests of None do not count.
+    """
     ordered, order = _sorted(digests)
     same = np.flatnonzero((ordered[1:] == ordered[:-1]) & digests[order[1:]].any(axis=1))
     if not len(same):

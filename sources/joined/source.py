@@ -99,7 +99,9 @@ class JoinedByKey:
         return self.__getitems__([check_key(key, len(self), "JoinedByKey")])[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """Return the joined records of `keys`, in order. With `how="left"`, elements that a chain has dropped stay None.
+        """Return the joined records of `keys`, in order.
+
+        With `how="left"`, elements that a chain has dropped stay None.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.

@@ -1,4 +1,7 @@
-"""Source of the frames of a LeRobot dataset, with the frames around each of them. Pictures are decoded by operations."""
+"""Source of the frames of a LeRobot dataset, with the frames around each of them.
+
+Pictures are decoded by operations.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ _TOLERANCE_SECONDS = 1e-4
 
 
 class LeRobotSource(OnSource):
-    """Frames of a LeRobot dataset of version v3.0, as LeRobot's library stores it. Thread-safe, picklable, safe to fork.
+    """Frames of a LeRobot dataset of version v3.0, as LeRobot's library stores it.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a dict of the dataset's features, and "task", the text of the task. Numbers are
     arrays of the feature's dtype and shape, or NumPy scalars if the shape is (1,). Pictures are not

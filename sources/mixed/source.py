@@ -106,7 +106,10 @@ class MixedSource:
         return {name: len(source) for name, source in self.parts.items()}
 
     def __len__(self) -> int:
-        """Return the largest key plus one. If parts have unequal lengths, some smaller keys have no record."""
+        """Return the largest key plus one.
+
+        If parts have unequal lengths, some smaller keys have no record.
+        """
         return self._length
 
     def __getitem__(self, key: SupportsIndex) -> Any:
@@ -157,7 +160,9 @@ class MixedSource:
         )
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, when it is awaited in the event loop. The parts are read at the same time.
+        """Return the records of `keys`, in order, when it is awaited in the event loop.
+
+        The parts are read at the same time.
 
         Only if all parts are asynchronous.
 
@@ -196,7 +201,10 @@ class MixedSource:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about all parts together. The event loop reads them only if all parts are asynchronous."""
+        """Facts about all parts together.
+
+        The event loop reads them only if all parts are asynchronous.
+        """
         parts, wanted = self._facts, [part.reads_ahead for part in self._facts]
         in_loop = [part.read_in_loop is not None for part in parts]
         return SourceFacts(
@@ -275,7 +283,9 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
 
 
 class MixedColumn:
-    """Column of a mix, with the part of an array's interface that `Batch` uses. Rows are found by the keys of the mix.
+    """Column of a mix, with the part of an array's interface that `Batch` uses.
+
+    Rows are found by the keys of the mix.
 
     Args:
         parts: the column of each part.

@@ -21,7 +21,10 @@ from ..provenance import FilePlace, FileRun
 Int64s = npt.NDArray[np.int64]
 
 FileAndRow: TypeAlias = Callable[[str, Any], Any]
-"""Type of a predicate `(file, row)` that returns True for rows to omit. `row` is an int, or an array of ints."""
+"""Type of a predicate `(file, row)` that returns True for rows to omit.
+
+`row` is an int, or an array of ints.
+"""
 
 
 class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):

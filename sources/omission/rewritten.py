@@ -175,7 +175,9 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 
 
 class FormerKeys(ByOtherKeys):
-    """Source on files that were rewritten without some records. Each record has the key that it had before.
+    """Source on files that were rewritten without some records.
+
+    Each record has the key that it had before.
 
     `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be
     restored. Reading an omitted record raises RecordKeyError. A `DataLoader` does not request
@@ -235,7 +237,10 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records of the earlier source. Lengths and sizes of omitted records are 0."""
+        """Facts about the records of the earlier source.
+
+        Lengths and sizes of omitted records are 0.
+        """
         return super().facts._replace(omitted_keys=self.omitted_keys, file_place=self.file_place)
 
     def _chosen(self, numbers: Int64s) -> Int64s:

@@ -42,7 +42,9 @@ from .stored import Range, StoredShard
 
 
 class LitDataSource(ShardSource[LitDataChunk]):
-    """Samples of LitData chunks, which `litdata.optimize` has written. Thread-safe, picklable, safe to fork.
+    """Samples of LitData chunks, which `litdata.optimize` has written.
+
+    Thread-safe, picklable, safe to fork.
 
     A record has the structure of the sample: a dict, list, tuple or single value. Integers, floats,
     truth values, texts and `bytes` are Python values. NumPy arrays and PyTorch tensors are

@@ -21,7 +21,9 @@ from .source import ShardSource, check_columns
 
 
 class MdsSource(ShardSource[MdsShard]):
-    """Samples of MDS shards, which MosaicML's `streaming.MDSWriter` has written. Thread-safe, picklable, safe to fork.
+    """Samples of MDS shards, which MosaicML's `streaming.MDSWriter` has written.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are
     `bytes`, for `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last

@@ -75,7 +75,10 @@ class ShardSource(ABC, Generic[ShardT]):
         self._ends = np.cumsum(counts, dtype=np.int64)
 
     def _prepare(self) -> None:
-        """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
+        """Create the attributes that are not pickled.
+
+        Called by the constructor and after unpickling.
+        """
         self._mapped: dict[int, Sliced] = {}
         opened = partial(
             self._opened, self._shards, self._storage
@@ -103,7 +106,10 @@ class ShardSource(ABC, Generic[ShardT]):
         """
 
     def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
-        """Return the ranges of a shard in a store that records lie in. Arguments as for `_read_shard`."""
+        """Return the ranges of a shard in a store that records lie in.
+
+        Arguments as for `_read_shard`.
+        """
         return data.ranges_of(places, self._shards[number].samples)
 
     def _reads_parts(self, data: StoredShard) -> bool:
@@ -112,7 +118,10 @@ class ShardSource(ABC, Generic[ShardT]):
 
     @classmethod
     def _head_bytes(cls, shard: ShardT, data: StoredShard) -> int:
-        """Return the number of bytes before the first sample of a shard. `data` has the bytes of the offsets in memory."""
+        """Return the number of bytes before the first sample of a shard.
+
+        `data` has the bytes of the offsets in memory.
+        """
         return 4 * (shard.samples + 2)
 
     @abstractmethod
@@ -196,7 +205,10 @@ class ShardSource(ABC, Generic[ShardT]):
         return found
 
     def _part(self, number: int, part: int) -> Any:
-        """Return a part of a shard from the cache. The arguments are the numbers of the shard and of the part."""
+        """Return a part of a shard from the cache.
+
+        The arguments are the numbers of the shard and of the part.
+        """
         return self._cache.get(number * BLOCKS + 1 + part)
 
     def __len__(self) -> int:
@@ -341,11 +353,17 @@ class ShardSource(ABC, Generic[ShardT]):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of the index and the columns. It does not depend on the folder."""
+        """Number of records, and a digest of the index and the columns.
+
+        It does not depend on the folder.
+        """
         return {"kind": type(self).__name__, "records": len(self), "files": self._identity}
 
     def close(self) -> None:
-        """Release the mapped and decompressed shards. The source stays usable: the next read maps them again."""
+        """Release the mapped and decompressed shards.
+
+        The source stays usable: the next read maps them again.
+        """
         self._mapped.clear()
         self._stored.forget()
         self._cache.forget()

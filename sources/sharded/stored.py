@@ -78,7 +78,10 @@ class StoredShard:
         return StoredShard(self.file, self.file.read(0, min(size, len(self))))
 
     def with_ranges(self, ranges: Iterable[Range]) -> StoredShard:
-        """Return the shard with these ranges in memory. Those that are close together are fetched by one request."""
+        """Return the shard with these ranges in memory.
+
+        Those that are close together are fetched by one request.
+        """
         wanted = self._inside(ranges)
         found = self.file.read_many(
             [start for start, _ in wanted], [stop - start for start, stop in wanted]

@@ -42,11 +42,17 @@ class Bounds(Protocol):
         ...
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if the bounds do not fit a file of `tokens` tokens; else do nothing. The message names the file."""
+        """Raise SourceError if the bounds do not fit a file of `tokens` tokens; else do nothing.
+
+        The message names the file.
+        """
         ...
 
     def sample(self) -> bytes:
-        """Return some of the bounds, where documents begin and end, as bytes. A digest of them helps to identify the file."""
+        """Return some of the bounds, where documents begin and end, as bytes.
+
+        A digest of them helps to identify the file.
+        """
         ...
 
 
@@ -78,7 +84,9 @@ class TokenFile(Protocol):
         ...
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
-        """Return the stored index of the file. If there is none, it is made by one pass over the file, and stored.
+        """Return the stored index of the file.
+
+        If there is none, it is made by one pass over the file, and stored.
 
         Args:
             kind: description of the index, with the function that makes it.
@@ -88,7 +96,10 @@ class TokenFile(Protocol):
 
 
 class Split(Protocol):
-    """Protocol of a rule that finds where documents begin in a file of tokens. Picklable, without open files."""
+    """Protocol of a rule that finds where documents begin in a file of tokens.
+
+    Picklable, without open files.
+    """
 
     def beside(self, path: str) -> str | None:
         """Return the path of the file that states where documents of the file `path` begin; None if no file does."""
@@ -204,7 +215,9 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Rule that divides a file into documents of one length. Tokens that remain at the end of a file are dropped.
+    """Rule that divides a file into documents of one length.
+
+    Tokens that remain at the end of a file are dropped.
 
     Attributes:
         length: number of tokens of each document.

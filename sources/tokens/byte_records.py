@@ -20,7 +20,9 @@ _PATTERNS = ("*.npy",)
 
 
 class BytesSource(DocumentSource):
-    """Records of bytes, of any length, in files that are mapped into memory. Thread-safe, picklable, safe to fork.
+    """Records of bytes, of any length, in files that are mapped into memory.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a `bytes` object, which may be empty. Reading one takes less than a microsecond,
     because the file is neither compressed nor checked. For small records this is the fastest

@@ -108,7 +108,9 @@ class DocumentFile:
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """Return the tokens of some documents, one read-only array for each. For a mapped file, the arrays are views.
+        """Return the tokens of some documents, one read-only array for each.
+
+        For a mapped file, the arrays are views.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -120,7 +122,10 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch documents, given by index, of a file in a store. Does nothing for a local file."""
+        """Start to fetch documents, given by index, of a file in a store.
+
+        Does nothing for a local file.
+        """
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:

@@ -35,7 +35,10 @@ from .document_file import DocumentFacts, DocumentFile
 from .files import Array, DType
 
 _SAMPLED_PIECES = 8
-"""Number of pieces of all files together that are digested for the fingerprint. Each file has at least two."""
+"""Number of pieces of all files together that are digested for the fingerprint.
+
+Each file has at least two.
+"""
 
 _MAX_ALL_SAMPLED, _SAMPLED_FILES = 32768, 1024
 """Up to how many files all are digested for the fingerprint; and how many of the files are, if there are more."""
@@ -183,7 +186,9 @@ class DocumentSource(FileSource[Any]):
         self._digested = {}
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. A record has the same key in both.
+        """Return the same source with the files of another generation.
+
+        A record has the same key in both.
 
         Args:
             generation: number of the generation, from 0.
@@ -274,7 +279,10 @@ class DocumentSource(FileSource[Any]):
 
 
 class TokenDocuments(DocumentSource):
-    """Base class of sources of documents of tokens. A record is an array, or a dict with one array."""
+    """Base class of sources of documents of tokens.
+
+    A record is an array, or a dict with one array.
+    """
 
     @property
     def facts(self) -> SourceFacts:

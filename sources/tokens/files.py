@@ -322,7 +322,9 @@ Tokens: TypeAlias = MappedTokens | ReadTokens
 
 
 def integers_of(path: str, name: str) -> Array:
-    """Return the integers in a local `.npy` file, read-only. A small file is read, a large one mapped.
+    """Return the integers in a local `.npy` file, read-only.
+
+    A small file is read, a large one mapped.
 
     Args:
         path: path of the file.

@@ -42,14 +42,19 @@ _DTYPES = {
         ("u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2", "<u4", "<u8"), start=1
     )
 }
-"""Dtype of tokens for each code in an `.idx` file. The last two codes are DeepSpeed's and fairseq's."""
+"""Dtype of tokens for each code in an `.idx` file.
+
+The last two codes are DeepSpeed's and fairseq's.
+"""
 
 _SAMPLED = 4096
 _AT_ONCE = 1 << 20
 
 
 class MegatronSource(TokenDocuments):
-    """Documents of Megatron-LM's `.bin` and `.idx` files, read without conversion. Thread-safe, picklable, safe to fork.
+    """Documents of Megatron-LM's `.bin` and `.idx` files, read without conversion.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`. It may be
     empty. The array is a view of the mapped `.bin`; or a copy, if a file is in a store or there are
@@ -110,7 +115,9 @@ class MegatronSource(TokenDocuments):
 
 
 def _tokens_path(path: str, storage_options: StorageOptionsLike) -> str:
-    """Return the path of the `.bin` file for a prefix, or for the path of an `.idx`. Folders and globs are unchanged.
+    """Return the path of the `.bin` file for a prefix, or for the path of an `.idx`.
+
+    Folders and globs are unchanged.
 
     Args:
         path: what the user passed.

@@ -23,7 +23,9 @@ _PATTERNS = ("*.npy",)
 
 
 class TokenSource(TokenDocuments):
-    """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
+    """Documents of tokens, as slices of files that are mapped into memory.
+
+    Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens":
     tokens[start:stop]}`. It may be empty. Nothing is copied, unless a file is in a store or there

@@ -22,14 +22,19 @@ from ...files.whole_files import WholeFile
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
 _HEADER_BYTES = 128
-"""Size of the header in bytes. The format asks for a multiple of 64; 128 suffice for any number of values."""
+"""Size of the header in bytes.
+
+The format asks for a multiple of 64; 128 suffice for any number of values.
+"""
 
 _OFFSET = struct.Struct("<q")
 _OFFSET_DTYPE = np.dtype("<i8")
 
 
 class TokenWriter:
-    """Write documents of tokens to one file, for `TokenSource`. The file appears when it is complete.
+    """Write documents of tokens to one file, for `TokenSource`.
+
+    The file appears when it is complete.
 
     `<path>` is a `.npy` file with the tokens of all documents, and `<path>.offsets` has n + 1
     integers for n documents: document k is `tokens[offsets[k]:offsets[k + 1]]`. Both files appear

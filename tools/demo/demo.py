@@ -1,4 +1,7 @@
-"""The command `headrace demo`. It prints whether a killed and resumed training equals an undisturbed one."""
+"""The command `headrace demo`.
+
+It prints whether a killed and resumed training equals an undisturbed one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ WORKERS = (2, 3)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the command `headrace demo`. Return its exit status: 1 if anything differs between the two trainings, else 0.
+    """Run the command `headrace demo`.
+
+    Return its exit status: 1 if anything differs between the two trainings, else 0.
 
     Raises:
         MissingExtraError: jax is not installed.
@@ -136,7 +141,10 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print how the results of two trainings differ. Return True if their losses, records and weights are equal."""
+    """Print how the results of two trainings differ.
+
+    Return True if their losses, records and weights are equal.
+    """
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")

@@ -33,7 +33,10 @@ def load_digits() -> tuple[dict[str, Any], str]:
 
 
 def _drawn() -> tuple[np.ndarray, np.ndarray]:
-    """Draw digits at random places and strengths, with noise. Return the images `[n, 8, 8]` and their labels."""
+    """Draw digits at random places and strengths, with noise.
+
+    Return the images `[n, 8, 8]` and their labels.
+    """
     rng = np.random.default_rng(0)
     rows = [[int(letter, 16) for letter in glyph] for glyph in _GLYPHS.split()]
     glyphs = np.array(rows)[:, :, None] >> np.arange(3, -1, -1) & 1

@@ -11,7 +11,9 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """Results of a training by step. If a step is repeated after a resume, its new results replace the earlier ones.
+    """Results of a training by step.
+
+    If a step is repeated after a resume, its new results replace the earlier ones.
 
     Attributes:
         losses: loss of each step, as a hexadecimal float.

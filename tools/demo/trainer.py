@@ -1,4 +1,6 @@
-"""The training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
+"""The training of the demo, in its own process.
+
+It reads digits and a checkpoint, and prints one JSON line per event.
 
 It kills its own workers, and later itself, at given steps. If it is started a second time, it
 resumes from the checkpoint.
@@ -43,7 +45,9 @@ def is_for_test(numbers: np.ndarray) -> np.ndarray:
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """Return the endless stream of training batches. Each epoch has its own shuffle, and each digit is shifted at random.
+    """Return the endless stream of training batches.
+
+    Each epoch has its own shuffle, and each digit is shifted at random.
 
     Args:
         digits: columns of the digits.
@@ -125,7 +129,10 @@ def train(
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all workers that have created a file in `folder`, and remove the files. Return the number of workers."""
+    """Kill all workers that have created a file in `folder`, and remove the files.
+
+    Return the number of workers.
+    """
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()

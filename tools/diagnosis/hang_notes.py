@@ -22,7 +22,10 @@ class HangNotes(logging.Handler):
         self._logger = logging.getLogger("headrace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the text of a warning about a task that takes too long. All other records are ignored."""
+        """Store the text of a warning about a task that takes too long.
+
+        All other records are ignored.
+        """
         if isinstance(what := vars(record).get("hanging"), str):
             self.sentence = f" Hanging: {what}."
 

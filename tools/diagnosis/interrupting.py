@@ -1,4 +1,7 @@
-"""Run a function until enough is known about it, or for a limited time. Then interrupt it as Ctrl-C does."""
+"""Run a function until enough is known about it, or for a limited time.
+
+Then interrupt it as Ctrl-C does.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run the program. It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
+        """Run the program.
+
+        It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
 
         Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C; but
         not a ProgramError after the interrupt.

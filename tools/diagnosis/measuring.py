@@ -88,7 +88,9 @@ def closely(loop: Any) -> None:
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Make a loop that is about to begin report tasks that take too long. Does nothing for a feeder.
+    """Make a loop that is about to begin report tasks that take too long.
+
+    Does nothing for a feeder.
 
     Args:
         loop: an iterator or a feeder.

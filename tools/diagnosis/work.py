@@ -35,7 +35,10 @@ from .pillow import uses_pillow
 LONG = 5.0
 LIKE = 3.0  # and at least the time per record of the slowest one, divided by this number
 QUICK = 0.25
-"""Share of tasks that count as quick. Slow records are compared with these, to estimate the largest gain."""
+"""Share of tasks that count as quick.
+
+Slow records are compared with these, to estimate the largest gain.
+"""
 TRIES = (
     2  # the slow task is repeated this many times; the same record must be its slowest each time
 )

@@ -41,7 +41,9 @@ def print_trace(options: argparse.Namespace) -> int:
 
 
 def print_omitted(options: argparse.Namespace) -> int:
-    """Run the command `headrace find --omitted`. Return its exit status: 1 if an omitted record is read, else 0.
+    """Run the command `headrace find --omitted`.
+
+    Return its exit status: 1 if an omitted record is read, else 0.
 
     Args:
         options: parsed arguments of the command line.

@@ -52,7 +52,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """Result of `headrace.diff`. It is False in a condition if the streams are the same. `print` it for a description.
+    """Result of `headrace.diff`. It is False in a condition if the streams are the same.
+
+    `print` it for a description.
 
     Attributes:
         reasons: the reasons why the streams differ, in the order of their steps; those of unknown
@@ -63,7 +65,10 @@ class Difference:
 
     @property
     def step(self) -> int | None:
-        """Smallest known step of the reasons; None if none is known. A reason of unknown step may begin earlier."""
+        """Smallest known step of the reasons; None if none is known.
+
+        A reason of unknown step may begin earlier.
+        """
         return min(
             (reason.step for reason in self.reasons if reason.step is not None), default=None
         )
@@ -248,7 +253,9 @@ def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """Describe the differences of two fingerprints, a text for each. If their kinds differ, only that is described.
+    """Describe the differences of two fingerprints, a text for each.
+
+    If their kinds differ, only that is described.
 
     Args:
         what: name of the subject, with which each text begins.
@@ -349,7 +356,10 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if records are balanced differently among shards by cost. Other comparisons ignore the balance."""
+    """Yield a reason if records are balanced differently among shards by cost.
+
+    Other comparisons ignore the balance.
+    """
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return

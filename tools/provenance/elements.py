@@ -301,7 +301,9 @@ class Search:
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
-    """Run the pipeline from a place to a step. Return the step's records as a table, and the number of elements before it.
+    """Run the pipeline from a place to a step.
+
+    Return the step's records as a table, and the number of elements before it.
 
     The table is None if the stream ends before the step.
     """

@@ -55,7 +55,9 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class OmittedSearch:
-    """Result of a search for omitted records among the positions of a stream. `print` it for a table.
+    """Result of a search for omitted records among the positions of a stream.
+
+    `print` it for a table.
 
     In a condition, the result is True if the stream has an omitted record at one of the positions.
 

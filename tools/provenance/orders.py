@@ -85,7 +85,10 @@ class Order:
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """Return the order of a sampler. For the sampler of a mix, `names` are the names of its parts."""
+        """Return the order of a sampler.
+
+        For the sampler of a mix, `names` are the names of its parts.
+        """
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))

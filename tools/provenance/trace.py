@@ -126,7 +126,9 @@ def _as_texts(record: TracedRecord) -> dict[str, str]:
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""Yield a header line and one line for each row (a dict from column name to text), aligned. Empty columns are left out.
+    r"""Yield a header line and one line for each row (a dict from column name to text), aligned.
+
+    Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key

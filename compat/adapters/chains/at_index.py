@@ -162,7 +162,10 @@ class ShuffledWindows(WindowShuffle):
 
 @dataclass(frozen=True)
 class Indexed(Apply):
-    """The top node of a `MapDataset`. The index in Grain's states counts the elements of this node."""
+    """The top node of a `MapDataset`.
+
+    The index in Grain's states counts the elements of this node.
+    """
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:

@@ -26,7 +26,9 @@ _STREAMS = (
 
 
 class ElasticIterator(IterDataset[Any]):
-    """An iterator over one shard's batches. A run can resume with another number of shards or another batch size.
+    """An iterator over one shard's batches.
+
+    A run can resume with another number of shards or another batch size.
 
     `ds` may be a stream made by an interleave (Grain after 0.2.18). Then each shard reads some of
     the interleaved datasets. `get_shard_states()` returns the states of this shard's datasets, and

@@ -356,7 +356,10 @@ class _OfOne(_Interleaved):
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
-        """Move to the element with this index. Raises what the `go_to_index` of the single stream raises."""
+        """Move to the element with this index.
+
+        Raises what the `go_to_index` of the single stream raises.
+        """
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})

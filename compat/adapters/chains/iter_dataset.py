@@ -78,7 +78,10 @@ class IterDataset(_Base[T]):
         shard_options: Any = None,
         growth: Any = None,
     ) -> IterDataset[Any]:
-        """Make the stream over the first epoch of a `MapDataset` node. Options: see `MapDataset.to_iter_dataset`."""
+        """Make the stream over the first epoch of a `MapDataset` node.
+
+        Options: see `MapDataset.to_iter_dataset`.
+        """
         stream = stream_of(
             node, as_read_options(read_options), allow_nones, shard_options, growth=growth
         )
@@ -220,7 +223,9 @@ class IterDataset(_Base[T]):
         datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]],
         weights: Any = None,
     ) -> IterDataset[Any]:
-        """Mix several streams in Grain's order. The mix ends when it needs an element of a stream that has ended.
+        """Mix several streams in Grain's order.
+
+        The mix ends when it needs an element of a stream that has ended.
 
         Args:
             datasets: a list of streams, or a dict by name.
@@ -415,7 +420,10 @@ class ThreadPrefetchIterDataset(Named[T]):
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`). Other options have no effect."""
+    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`).
+
+    Other options have no effect.
+    """
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options

@@ -35,7 +35,10 @@ class Batched(ByMethod):
 
 
 class Sliced(ByMethod):
-    """Calling it calls `dataset.slice(…)` of the dataset passed first. ValueError if `sl` is not a slice."""
+    """Calling it calls `dataset.slice(…)` of the dataset passed first.
+
+    ValueError if `sl` is not a slice.
+    """
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):

@@ -33,7 +33,9 @@ class SupportsSlicedStateManagement(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiprocessingContext:
-    """Index of a worker process, and number of workers. In headrace, no stream depends on these numbers.
+    """Index of a worker process, and number of workers.
+
+    In headrace, no stream depends on these numbers.
 
     Attributes:
         process_index: number of the worker, from 0.

@@ -32,7 +32,10 @@ LEAST, FASTEST = 5e-6, 20e9
 # Chosen: no two runs take the same time. If other programs use processors now, the factor is
 # larger.
 NOISE = 1.15
-"""Largest factor between a computed and an actual step time. Best cases ("up to") are divided by it."""
+"""Largest factor between a computed and an actual step time.
+
+Best cases ("up to") are divided by it.
+"""
 
 # Measured with the programs of docs/performance.md: the code and data of a step are no longer in
 # the caches.
@@ -382,7 +385,10 @@ def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose batches of 8 times as many records. In the best case, work that is not done per record takes an eighth."""
+    """Propose batches of 8 times as many records.
+
+    In the best case, work that is not done per record takes an eighth.
+    """
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (
@@ -478,4 +484,7 @@ _OF: dict[str, tuple[_Propose, ...]] = {
         ),
     ),
 }
-"""For each kind of finding, the functions that propose changes. The first change with a `cure` is the remedy."""
+"""For each kind of finding, the functions that propose changes.
+
+The first change with a `cure` is the remedy.
+"""

@@ -99,7 +99,9 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of work that one worker needs for a step. Waiting for records that are read ahead does not count.
+    """Compute the seconds of work that one worker needs for a step.
+
+    Waiting for records that are read ahead does not count.
 
     Args:
         measured: the measurement.
@@ -145,7 +147,10 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """Return True if the loop uses over 80 % of this machine's processor time. Never for a Ray cluster."""
+    """Return True if the loop uses over 80 % of this machine's processor time.
+
+    Never for a Ray cluster.
+    """
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
