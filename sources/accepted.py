@@ -113,7 +113,10 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError for a path, class, lazy table, stream or loader, a dict of datasets, or one of lists without arrays.
+    """Raise TypeError for an object that is no source.
+
+    These are: a path, class, lazy table, stream or loader, a dict of datasets, or one of lists
+    without arrays.
 
     The message says what to pass instead.
     """
@@ -156,7 +159,10 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _opened_again(data: Any) -> DataSource[Any] | None:
-    """Return the source of an open dataset, group or array of h5py, Zarr or xarray; None for any other object."""
+    """Return the source of an open dataset, group or array of h5py, Zarr or xarray.
+
+    Return None for any other object.
+    """
     library, kind = type(data).__module__.partition(".")[0], type(data).__name__
     if library == "h5py" and kind in ("Dataset", "Group", "File"):
         from .arrays.hdf5 import HDF5Source
@@ -179,7 +185,10 @@ def _is_iterable(value: Any) -> bool:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Return True if a value has `__len__` and `__getitem__`, but is no array, list, tuple, range, mapping or text."""
+    """Return True if a value has `__len__` and `__getitem__` and is no usual container.
+
+    Usual containers are array, list, tuple, range, mapping or text.
+    """
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
     return (

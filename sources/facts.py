@@ -20,7 +20,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Generations(Protocol):
-    """Protocol of sources with generations: numbered versions of the source's list of files (or other stores of records).
+    """Protocol of sources with generations.
+
+    These are numbered versions of the source's list of files (or other stores of records).
 
     A later generation has the records of all earlier ones, under the same keys, and more.
     """
@@ -42,7 +44,10 @@ class Generations(Protocol):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder in which generations are recorded; None if it does not exist, or this process cannot write to it."""
+        """Folder in which generations are recorded.
+
+        It is None if it does not exist, or this process cannot write to it.
+        """
 
     def generation_records(self, generation: int, /) -> int:
         """Return the number of records of a stored generation."""
@@ -222,7 +227,9 @@ def facts_of(source: Any) -> SourceFacts:
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """Return the records from which the record of `key` is made: the result of `made_of`, or the one record itself.
+    """Return the records from which the record of `key` is made.
+
+    It is the result of `made_of`, or the one record itself.
 
     >>> used_records(range(10), 3)[0].key
     3

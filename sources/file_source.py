@@ -46,7 +46,10 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """`int64[parts]`: first key after the last record of each part."""
     _paths: tuple[str, ...]
     _identity: tuple[str, str]
-    """Two digests for the fingerprint: of names, sizes and other facts about the files, and of their indices."""
+    """Two digests for the fingerprint: of facts about the files, and of their indices.
+
+    The facts are names, sizes and others.
+    """
     _pool: Any
     """Pool of open files, a `ReaderPool`."""
 
@@ -79,7 +82,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:
-        """Yield one `FileRun`, i.e. consecutive records of one file, for each part that has records."""
+        """Yield one `FileRun`, consecutive records of one file, for each part that has records."""
         first = 0
         for end in self._ends.tolist():
             if first < end:
@@ -112,7 +115,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the source: its kind, number of records, and digests of file names, sizes and indices.
+        """What identifies the source.
+
+        It has its kind, number of records, and digests of file names, sizes and indices.
 
         It does not depend on the folder of the files.
         """

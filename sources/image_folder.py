@@ -40,11 +40,11 @@ class _Image(NamedTuple):
     place: str
     """Path relative to the folder that contains the class folders."""
     stamp: Stamp | None
-    """Size and modification time; None for a file in a store, where each request would take too long."""
+    """Size and modification time; None for a file in a store: requests would take too long."""
 
 
 class _Listing:
-    """Compact list of all images: their paths are one byte string, their labels and stamps are arrays.
+    """Compact list of all images: paths in one byte string, labels and stamps in arrays.
 
     Args:
         images: the images, in the order of their keys.

@@ -47,7 +47,9 @@ def kept_facts_of(
     look: Callable[[str], tuple[int, ...]],
     width: int,
 ) -> tuple[Int64s, Int64s]:
-    """Return the stamps of many local files, and facts about each file, from the cache where it is valid.
+    """Return the stamps of many local files, and facts about each.
+
+    They come from the cache where it is valid.
 
     Args:
         paths: paths of the files.
@@ -143,7 +145,9 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
-    """Return sizes in bytes and modification times in ns, `int64[files, paths per file, 2]`; -1 for a missing file.
+    """Return sizes in bytes and modification times in ns, `int64[files, paths per file, 2]`.
+
+    They are -1 for a missing file.
 
     Args:
         files: for each file, the paths of all files that its facts depend on.

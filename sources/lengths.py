@@ -1,4 +1,4 @@
-"""Lengths of all records, `int64[records]`, found without reading the records where that is possible.
+"""Lengths of all records, `int64[records]`, found without reading records where possible.
 
 The facts about a source may have three functions: `lengths` (of the arrays in records),
 `lengths_by` (of a field, or the number in it) and `record_bytes` (sizes in the file).
@@ -137,7 +137,9 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
 
 
 def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
-    """Read lengths that `keep_lengths` wrote; None if they are missing, damaged, or of another source or function.
+    """Read lengths that `keep_lengths` wrote.
+
+    Return None if they are missing, damaged, or of another source or function.
 
     Args:
         path: path of the file.

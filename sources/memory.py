@@ -91,7 +91,9 @@ class MemorySource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes.
+        """Number of records, and a digest of at most eight of them.
+
+        For arrays, also of names, dtypes and shapes.
 
         The records of a sequence that is not a list, tuple or range are not digested.
         """
@@ -124,7 +126,9 @@ class MemorySource:
         return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`; for a column of numbers, the column itself.
+        """Return the length of a field of each record, `int64[records]`.
+
+        For a column of numbers, the column itself.
 
         The length is the length of the array, list or text in the field. If the field contains an
         integer, the integer is the length.
@@ -156,7 +160,7 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Return at most eight keys of `length` records, evenly spread, among them the first and the last key."""
+    """Return at most eight keys of `length` records, evenly spread, with the first and the last."""
     return sorted({(length - 1) * step // (_SAMPLED - 1) for step in range(_SAMPLED)})
 
 
@@ -277,7 +281,10 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
 
 
 def _refuse_columns(data: tuple[Any, ...]) -> None:
-    """Raise TypeError for a tuple of columns, `(X, y)`: two or more arrays of one length, which exceeds the tuple's."""
+    """Raise TypeError for a tuple of columns, `(X, y)`.
+
+    These are two or more arrays of one length, which exceeds the tuple's.
+    """
     if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
         return
     length = len(data[0])
@@ -342,7 +349,7 @@ def _common_length(leaves: dict[str, Array]) -> int:
 
 
 def _lengths_of(records: Sequence[Any]) -> Any:
-    """Return the length of the array in each record, `int64[records]`, or None if records are not arrays.
+    """Return the length of the array in each record, `int64[records]`; None if they are no arrays.
 
     For records that are dicts, named tuples or dataclasses, return a dict with one such array for
     each field that contains arrays in all records; None if there is no such field.

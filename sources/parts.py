@@ -1,4 +1,4 @@
-"""Read records from consecutive parts, such as files or row groups, and inspect many parts in parallel."""
+"""Read records of consecutive parts, e.g. files or row groups, and inspect them in parallel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Call a function for each part, as `in_parallel` does, and return the results in the order of `parts`.
+    """Call a function for each part as `in_parallel` does.
+
+    Return the results in the order of `parts`.
 
     Equal parts are passed to the function only once.
 

@@ -114,7 +114,7 @@ class TextColumn(Protocol):
     def rows_of(
         self, keys: npt.NDArray[np.int64], /
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """Return an array that contains the values of `keys`, and the position in it of each key's value."""
+        """Return an array with the values of `keys`, and the position of each key's value."""
         ...
 
 
@@ -128,7 +128,7 @@ def is_text_column(column: Any) -> TypeGuard[TextColumn]:
 
 
 def is_asynchronous(source: Any) -> bool:
-    """Return True if `__getitem__` or `__getitems__` of a source is a coroutine function (`async def`).
+    """Return True if `__getitem__` or `__getitems__` of a source is `async def`.
 
     >>> is_asynchronous([1, 2])
     False
@@ -137,7 +137,7 @@ def is_asynchronous(source: Any) -> bool:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """Return True if the class of `source` has a method of this name that is a coroutine function (`async def`)."""
+    """Return True if the class of `source` has a method of this name that is `async def`."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))
 
 
@@ -151,7 +151,7 @@ def is_hugging_face(data: Any) -> bool:
 
 
 def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
-    """Return the fastest function that reads many records of a source: `int64[n]` keys -> `n` records.
+    """Return the fastest function to read records of a source: `int64[n]` keys -> `n` records.
 
     It uses `__getitems__` if the source has it, otherwise one `__getitem__` per key. It returns the
     records as a list, a tuple or an array.
@@ -185,7 +185,9 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
 
 
 def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]] | None:
-    """Return a function that checks keys for a source and returns them as `int64[n]`; None if the source checks keys itself.
+    """Return a function that checks keys for a source and returns them as `int64[n]`.
+
+    Return None if the source checks keys itself.
 
     The function raises RecordKeyError for a key outside `[0, len(source))`, and TypeError if keys
     are not integers.

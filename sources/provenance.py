@@ -42,7 +42,7 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document, a piece of it that was packed; or frames of an episode, for `Windows`.
+    """Tokens `[start, stop)` of a document in a packed row, or frames of an episode in `Windows`.
 
     Attributes:
         start: index of the first token (or frame) in the document (or episode).
@@ -76,5 +76,5 @@ class UsedRecord(NamedTuple):
     tokens: tuple[TokenSpan, ...] = ()
 
     def named(self, name: str) -> UsedRecord:
-        """Return a copy with `name` put in front of `datasets`; for the empty name, the record itself."""
+        """Return a copy with `name` put in front of `datasets`; for "", the record itself."""
         return self._replace(datasets=(name, *self.datasets)) if name else self

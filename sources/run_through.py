@@ -21,7 +21,10 @@ ENDLESS = (1 << 63) - 1
 
 
 def run_through_dataset(source: Any) -> Any:
-    """Return the dataset that a source loops over; None for a source that is no `RunThroughSource`."""
+    """Return the dataset that a source loops over.
+
+    Return None for a source that is no `RunThroughSource`.
+    """
     return source.dataset if isinstance(source, RunThroughSource) else None
 
 
@@ -77,7 +80,10 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset: class, digests of its parents, and of its `fingerprint` or attributes."""
+        """Values that identify the dataset.
+
+        They are its class, and digests of its parents and of its `fingerprint` or attributes.
+        """
         kind, given = (
             type(self._identity).__qualname__,
             getattr(self._identity, "fingerprint", None),
@@ -91,13 +97,18 @@ class RunThroughSource:
         return {"kind": kind, "parameters": own, "parents": self._parents}
 
     def with_workers(self, dataset: Any) -> RunThroughSource:
-        """Return a source that reads `dataset`, which makes the same elements as this source, but in workers."""
+        """Return a source that reads `dataset` in workers.
+
+        It makes the same elements as this source.
+        """
         return RunThroughSource(
             dataset, has_workers=True, parents=self._parents, endless=self._endless
         )
 
     def of(self, dataset: Any) -> RunThroughSource:
-        """Return a source that reads `dataset`, which makes the same elements as this source in another way.
+        """Return a source that reads `dataset` in another way.
+
+        It makes the same elements as this source.
 
         States saved by one of the two sources can be restored by the other.
         """

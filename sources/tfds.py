@@ -1,4 +1,4 @@
-"""Source of the examples of a prepared TFDS dataset, decoded to NumPy arrays by the dataset's features.
+"""Source of the examples of a prepared TFDS dataset, decoded to NumPy arrays by its features.
 
 The result of `tfds.data_source(...)` is a source, too; `TfdsDataSource` is a shorter way to write
 it. It reads ArrayRecord files through `ArrayRecordDataSource`. A dataset that is not prepared is
@@ -127,7 +127,10 @@ class TfdsDataSource:
         ]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the file of the example `key`, and the example's index in it; None if the files are not ArrayRecord."""
+        """Return the file of the example `key`, and the example's index in it.
+
+        Return None if the files are not ArrayRecord.
+        """
         return None if self._files is None else self._files.file_place(key)
 
     @property
@@ -240,7 +243,9 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
 
 
 def _prepared_format(tfds: Any, name: str, folder: str | None) -> str | None:
-    """Return the file format, such as "tfrecord", in which a dataset is prepared in a folder; None if it is not prepared.
+    """Return the file format, such as "tfrecord", in which a dataset is prepared in a folder.
+
+    Return None if it is not prepared.
 
     Args:
         tfds: the module `tensorflow_datasets`.
@@ -253,7 +258,9 @@ def _prepared_format(tfds: Any, name: str, folder: str | None) -> str | None:
 
 
 def _prepared(data_dir: str) -> str:
-    """Return the names of the datasets in the folder `data_dir`, as `name/config:version`, for error messages.
+    """Return the names of the datasets in the folder `data_dir`, as `name/config:version`.
+
+    Error messages list them.
 
     They are one text, with at most three names. A folder in which no dataset was prepared is named
     as such. The text is "none (no such folder)" if `data_dir` does not exist, and "none" if it is

@@ -1,4 +1,4 @@
-"""Find the ArrayRecord files that a user names, and read them through the library `array_record`."""
+"""Find the ArrayRecord files that a user names, and read them by the library `array_record`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...files.urls import is_remote
 from ..growing.generation import FileFacts
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
-"""Patterns of the ArrayRecord files in a directory, with names like `x.array_record-00000-of-00008`."""
+"""Patterns of ArrayRecord files in a directory, with names like `x.array_record-00000-of-00008`."""
 
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
@@ -96,7 +96,9 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
 
 
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
-    """Return paths, globs and folders as a list of strings, after checking that each names whole files, not a part.
+    """Return paths, globs and folders as a list of strings.
+
+    Check first that each names whole files, not a part.
 
     Args:
         paths: the user's paths: one, or a list of them.
@@ -180,7 +182,9 @@ def array_record_library() -> Any:
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
-    """Open a file, and return its number of records, its stamp (size and modification time), and a digest of its end.
+    """Open a file, and return its number of records, its stamp and a digest of its end.
+
+    The stamp is the size and modification time.
 
     Args:
         path: path or URL of the file.
@@ -223,7 +227,9 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """Context manager that gives a temporary file with only the beginning and the end of `file`, and zeros between them.
+    """Give a temporary file with the beginning and the end of `file` only.
+
+    A context manager. Between the two are zeros.
 
     It has the size of `file`, and is removed at the end.
 
@@ -299,7 +305,10 @@ def _open(path: str, name: str, options: str) -> Any:
 
 @contextmanager
 def _foreign(name: str) -> Iterator[None]:
-    """Context manager that turns a RuntimeError of the library into a SourceError that names the file `name`."""
+    """Turn a RuntimeError of the library into a SourceError that names the file `name`.
+
+    A context manager.
+    """
     try:
         yield
     except RuntimeError as error:

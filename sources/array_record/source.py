@@ -87,7 +87,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
     _settles = False
 
     _starts: npt.NDArray[np.int64]
-    """`int64[parts]`: key of a record, minus this number, is the record's position in the file of its part."""
+    """`int64[parts]`: key of a record, minus its position in the file of its part."""
     _files: tuple[tuple[str, Stamp], ...]
     """Path and stamp of each file, without duplicates. Parts of one file share its reader."""
     _file_of_part: list[int]
@@ -168,7 +168,10 @@ class ArrayRecordDataSource(FileSource[bytes]):
         )
 
     def _group_size(self) -> int:
-        """Return the number of records that are decompressed to read one record: the `group_size` of the first file."""
+        """Return the number of records that are decompressed to read one record.
+
+        It is the `group_size` of the first file.
+        """
         with self._pool.lend(self._file_of_part[0]) as reader:
             found = re.search(r"group_size:(\d+)", reader.writer_options_string())
         return int(found[1]) if found else 1

@@ -1,4 +1,4 @@
-"""Rows of arrays in a file; the base class of `HDF5Source`, `NpzSource`, `XarraySource` and `ZarrSource`."""
+"""Rows of arrays in a file: the base of HDF5, npz, xarray and Zarr sources."""
 
 from __future__ import annotations
 
@@ -103,7 +103,10 @@ class ChunkedSource:
         return file
 
     def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
-        """Return the ranges of a file in a store that the rows `[start, stop)` of an array lie in, as far as they are known."""
+        """Return the ranges of a file in a store with the rows `[start, stop)` of an array.
+
+        It returns those that are known.
+        """
         return ()
 
     def _fetch(self, name: str, array: Any, runs: Sequence[Run]) -> None:
@@ -125,19 +128,19 @@ class ChunkedSource:
         """Close what `_opened` has opened."""
 
     def _content(self) -> Any:
-        """Return what identifies the content of the file, beside names, dtypes and shapes: plain values."""
+        """Return what identifies the content of the file beside names, dtypes and shapes."""
         raise NotImplementedError
 
     def _decoded(self, array: Any, rows: Array) -> Array:
-        """Return rows that were read from an array, with bytes decoded to text where the array has text."""
+        """Return rows that were read from an array, with bytes decoded where the array has text."""
         return rows
 
     def _chunk_rows(self, array: Any) -> int | None:
-        """Return the number of rows in a chunk of an array; None if the array is stored in one piece."""
+        """Return the number of rows in a chunk of an array; None if it is stored in one piece."""
         return int(array.chunks[0]) if array.chunks else None
 
     def _row_reader(self, array: Any) -> Callable[[int], Array]:
-        """Return a function that reads one row of an array of numbers each of whose chunks is one row."""
+        """Return a function that reads a row of an array of numbers whose chunks are rows."""
         return partial(read_row, array)
 
     @property

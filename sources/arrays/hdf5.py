@@ -31,7 +31,10 @@ Of larger arrays, chunks are fetched one by one.
 """
 
 _LEAST_BYTES = 1 << 16
-"""HDF5 reads at least this number of bytes at a time of an array that is stored in one piece, or all of a smaller one."""
+"""Minimum number of bytes that HDF5 reads at a time of an array stored in one piece.
+
+A smaller array is read as a whole.
+"""
 
 
 class HDF5Source(ChunkedSource):
@@ -154,7 +157,10 @@ class HDF5Source(ChunkedSource):
         return found
 
     def _check_inside(self, name: str) -> None:
-        """Check that all values of a dataset are in this file: in a store, HDF5 would look for all of them in this one."""
+        """Check that all values of a dataset are in this file.
+
+        In a store, HDF5 would look for all of them in this one.
+        """
         other = other_file_of(self._file, name, name_of(self._path))
         if other is not None:
             raise SourceError(
@@ -226,7 +232,7 @@ class HDF5Source(ChunkedSource):
 
 
 def _is_stored_as_is(array: Any) -> bool:
-    """Return True if the chunks of an array are not compressed, and their numbers have the layout of its NumPy dtype."""
+    """Return True if an array's chunks are not compressed and have its NumPy dtype's layout."""
     import h5py
 
     # h5py describes a type that NumPy lacks, such as 24-bit integers, by the dtype to which HDF5
@@ -236,7 +242,9 @@ def _is_stored_as_is(array: Any) -> bool:
 
 
 def _chunk_places(array: Any) -> npt.NDArray[np.int64]:
-    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`; no chunks if they are too many.
+    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`.
+
+    Return no chunks if they are too many.
 
     A chunk that was never written has the size 0.
     """

@@ -32,7 +32,7 @@ _HEADER_BYTES = 30
 
 
 class NpzSource(ChunkedSource):
-    """Rows of one or several arrays of an `.npz` file, which `np.savez` or `np.savez_compressed` has written.
+    """Rows of one or several arrays of an `.npz` file, from `np.savez` or `np.savez_compressed`.
 
     Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory; of
     those in a store, the rows that are read are fetched. Each process decompresses a compressed
@@ -180,7 +180,7 @@ class _Member:
 
     @property
     def stored_row_bytes(self) -> int | None:
-        """Bytes of a row that is fetched from a store; None if all values are in memory, or mapped."""
+        """Bytes of a row that is fetched from a store; None if all are in memory, or mapped."""
         if self._offset is None or self._fortran or self._stored is None:
             return None
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize

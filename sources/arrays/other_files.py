@@ -12,7 +12,9 @@ _MOST_LINKS = 16
 
 
 def other_file_of(file: Any, name: str, own: str) -> str | None:
-    """Return the name of another file that has values of a dataset, as the file names it; None if all are in this file.
+    """Return the name of another file that has values of a dataset, as the file names it.
+
+    Return None if all are in this file.
 
     Args:
         file: the open h5py file.

@@ -49,6 +49,9 @@ class StoredFile(RawFile):
         )
 
     def read_at(self, length: int, offset: int) -> bytes:
-        """Return `length` bytes at an offset: of a range that was fetched and begins there, else from the store."""
+        """Return `length` bytes at an offset.
+
+        They come from a fetched range that begins there, else from the store.
+        """
         data = self._fetched.get(offset, b"")
         return data[:length] if len(data) >= length else super().read_at(length, offset)

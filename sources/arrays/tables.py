@@ -56,7 +56,9 @@ def arrays_of(data: Any) -> Any:
 
 
 def refuse_lists_of_tables(data: Any) -> None:
-    """Raise TypeError for a tuple of tables or columns, `(X, y)`, and for a list of record batches of pyarrow.
+    """Raise TypeError for a tuple `(X, y)`, and for a list of record batches of pyarrow.
+
+    The tuple has tables or columns.
 
     Some of the columns may be NumPy arrays, but not all: `MemorySource` refuses those.
     """
@@ -132,7 +134,7 @@ def _of_pandas(series: Any) -> Array:
 
 
 def _narrowed(array: Array, dtype: Any) -> Array:
-    """Return values of an extension dtype, such as `Int64`, in the NumPy dtype that it names, if there is one."""
+    """Return values of an extension dtype, such as `Int64`, in its NumPy dtype, if there is one."""
     own = getattr(dtype, "numpy_dtype", None)
     return array.astype(own) if isinstance(own, np.dtype) and not own.hasobject else array
 

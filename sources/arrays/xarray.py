@@ -18,7 +18,9 @@ from .chunked import Array, ChunkedSource
 
 
 class XarraySource(ChunkedSource):
-    """Slices of an xarray Dataset or DataArray along one dimension, also of one that is read from files lazily.
+    """Slices of an xarray Dataset or DataArray along one dimension.
+
+    They may be read from files lazily.
 
     A record of a Dataset is a dict of variable name to NumPy array, scalar or text: the values of
     the variable at one place along the dimension. A record of a DataArray is the values alone.
@@ -193,7 +195,10 @@ def _digest_of_index(values: Array) -> str:
 
 
 def _bare(variable: Any) -> Any:
-    """Return a variable without attributes, and with its chunks alone as encoding: it is sent to workers."""
+    """Return a variable without attributes, to send it to workers.
+
+    Its encoding has only its chunks.
+    """
     bare = variable.copy(deep=False)
     bare.attrs, chunks = {}, variable.encoding.get("preferred_chunks")
     bare.encoding = {"preferred_chunks": chunks} if chunks else {}
@@ -208,7 +213,10 @@ def _is(data: Any, name: str) -> bool:
 
 
 def _is_in_memory(variable: Any) -> bool:
-    """Return True if the values of a variable are in memory. xarray has no public name for this; False costs only speed."""
+    """Return True if the values of a variable are in memory.
+
+    Xarray has no public name for this. False costs only speed.
+    """
     return bool(getattr(variable, "_in_memory", False))
 
 

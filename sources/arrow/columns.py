@@ -97,7 +97,9 @@ class Nullable:
 
 
 class _Objects:
-    """Column whose values stay in Arrow's compact form until they are requested, and then become Python objects.
+    """Column whose values stay in Arrow's compact form until requested.
+
+    Then they become Python objects.
 
     Args:
         array: pyarrow array.
@@ -117,7 +119,9 @@ class _Objects:
 
 
 class OneByOne:
-    """Column of lists of numbers, or of tensors, whose values are converted one by one, because some have a null in them.
+    """Column of lists of numbers, or of tensors with nulls in some values.
+
+    The values are converted one by one.
 
     Those become Python lists, and all others read-only arrays.
 
@@ -292,7 +296,9 @@ def _ragged(array: Any) -> DecodedColumn | None:
 
 
 def filled(array: Any) -> Array:
-    """Return a pyarrow array of numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans.
+    """Return a pyarrow array of numbers as a NumPy array.
+
+    Nulls among integers and booleans become 0 or False.
 
     Nulls among floats become NaN; among dates, durations and timestamps NaT.
     """
@@ -304,7 +310,10 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Return True for integers, floats, booleans, dates, durations, and timestamps without a time zone."""
+    """Return True for integers, floats, booleans, dates, durations and some timestamps.
+
+    These are timestamps without a time zone.
+    """
     scalars, timestamp = _scalar_ids()
     number = kind.id
     return number in scalars or (
@@ -314,7 +323,10 @@ def is_scalar(kind: Any) -> bool:
 
 @functools.cache
 def _scalar_ids() -> tuple[frozenset[int], int]:
-    """Return pyarrow's ids of the types of integers, floats, booleans, dates and durations; and the id of timestamps."""
+    """Return pyarrow's ids of integers, floats, booleans, dates and durations.
+
+    Return the id of timestamps too.
+    """
     import pyarrow.lib as ids
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

@@ -22,7 +22,7 @@ _FEW = 4
 
 
 class Form:
-    """Names of the columns of all row groups, and for each column a function that converts its values.
+    """Names of the columns of all row groups, and for each a function that converts its values.
 
     Args:
         names: names of the columns.

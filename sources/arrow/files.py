@@ -148,7 +148,9 @@ class StoreFile(RawFile):
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch all byte ranges that will be read, at once, and keep them until the next call, or `close`.
+        """Fetch all byte ranges that will be read, at once.
+
+        Keep them until the next call, or `close`.
 
         Args:
             ranges: `(offset, length)` of each range, in bytes.

@@ -154,7 +154,9 @@ class HuggingFaceDataSource:
     def _whole(
         self, name: str, column: TableColumn, places: LastResult[Places]
     ) -> _BatchColumn | _BatchTexts | None:
-        """Return a column of numbers or texts in the form that `Batch` reads; None for a column that it cannot read.
+        """Return a column of numbers or texts in the form that `Batch` reads.
+
+        Return None for a column that it cannot read.
 
         The result has the dtype that a batch of the column's values has.
 
@@ -203,7 +205,7 @@ class HuggingFaceDataSource:
 
     @property
     def arrow_schema(self) -> Any:
-        """Arrow schema with which `headrace.convert` writes the rows; None if `datasets` reads the rows.
+        """Arrow schema with which `headrace.convert` writes rows; None if `datasets` reads them.
 
         A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists.
         Columns that no Arrow type for files can hold are left out.
@@ -257,7 +259,9 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _selected(self) -> tuple[Finder, PieceRows] | None:
-        """Two objects that find the table's row of each record: a `Finder`, and the row numbers; None if not needed.
+        """Two objects that find the table's row of each record; None if not needed.
+
+        They are a `Finder`, and the row numbers.
 
         `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from
         which rows were selected. The `Finder` finds the chunk of a record; the `PieceRows` reads
@@ -307,7 +311,7 @@ def _with_columns(dataset: Any) -> HuggingFaceDataSource:
 
 
 def _kept_type(kind: Any) -> Any:
-    """Return the Arrow type with which values of an Arrow type are written to files, or None if there is none.
+    """Return the Arrow type with which an Arrow type is written to files; None without one.
 
     Lists of fixed size become lists: not all readers return their nulls.
     """
@@ -336,7 +340,9 @@ def _kept_type(kind: Any) -> Any:
 
 
 class _BatchColumn:
-    """Column of numbers, with the part of an array's interface that `Batch` uses: dtype, shape, `take` by keys.
+    """Column of numbers, with the part of an array's interface that `Batch` uses.
+
+    It has dtype, shape, and `take` by keys.
 
     Args:
         rows: rows of the table's column.
@@ -358,7 +364,10 @@ class _BatchColumn:
         return int(self.shape[0])
 
     def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """Copy the rows of `keys` into `out`, like `np.ndarray.take`; `axis` and `mode` are always 0 and "clip"."""
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`.
+
+        `axis` and `mode` are always 0 and "clip".
+        """
         self._rows.take_into(self._places.of(keys), out)
 
 
@@ -383,14 +392,16 @@ class _BatchTexts:
         return self.shape[0]
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the values of `keys` as an array of objects, and the position of each in it, `0, 1, …`."""
+        """Return the values of `keys` as an array of objects, and their positions, `0, 1, …`."""
         values = np.empty(len(keys), object)
         values[:] = self._values(keys)
         return values, np.arange(len(keys))
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
-    """Return the dtype of an array made of a column's values as Python numbers; None if it depends on the values.
+    """Return the dtype of an array made of a column's values as Python numbers.
+
+    Return None if it depends on the values.
 
     Args:
         rows: rows of the column. For lists, and for uint64, the result is None.

@@ -212,7 +212,9 @@ def record_columns(
 
 
 def _own_type(files: Sequence[Inspected], name: str, kind: Any) -> Any:
-    """Return the type of a field that folders name: that of a column of this name in the first file that has one.
+    """Return the type of a field that folders name.
+
+    It is that of a column of this name in the first file that has one.
 
     Args:
         files: facts and schema of each file.
@@ -320,7 +322,9 @@ def _check_same_names(
 def check_same_records(
     first: Inspected, other: Inspected, columns: Sequence[str] | None, schema: Any, top: str | None
 ) -> None:
-    """Raise SourceError if a file cannot be added to a growing source without a change of the records before it.
+    """Raise SourceError if a file cannot be added to a growing source.
+
+    That is so if it would change the records before it.
 
     Args:
         first: the first file of the source.

@@ -180,7 +180,10 @@ class LanceSource:
         return numbers
 
     def _digest(self, table: Any) -> str:
-        """Return a digest of the files and deleted rows of a table's version, of the columns, and of the filter."""
+        """Return a digest of a table's version, of the columns, and of the filter.
+
+        The version has files and deleted rows.
+        """
         fragments = [
             (
                 part.fragment_id,
@@ -253,7 +256,10 @@ class LanceSource:
 
 
 def _plain(error: Exception) -> str:
-    """Return the message of an error of Lance, shortened, without the line of Lance's own code that raised it."""
+    """Return the message of an error of Lance, shortened.
+
+    It leaves out the line of Lance's own code that raised it.
+    """
     return shorten(str(error).partition(", /")[0]).rstrip(".")
 
 

@@ -54,7 +54,10 @@ DEFAULT_CACHE_BYTES = 256 * 2**20
 
 # A row group that is prefetched is fetched as a whole.
 _SCATTERED = 8
-"""Largest number of rows for each row that will be read, over all row groups together, with which they are prefetched."""
+"""Maximum number of rows that are prefetched for each row that will be read.
+
+All row groups are counted together.
+"""
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):
@@ -234,7 +237,10 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Two arrays `int64[files]`: for each file, the first record key and the first row group index after it."""
+        """Two arrays `int64[files]`.
+
+        They have for each file the first record key and the first row group index after it.
+        """
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(
             list(map(len, rows)), dtype=np.int64

@@ -34,7 +34,9 @@ class Places:
 
 
 class Finder:
-    """Find the places of rows that are numbered over several pieces: `places(int64[n])` returns `Places`.
+    """Find the places of rows that are numbered over several pieces.
+
+    `places(int64[n])` returns `Places`.
 
     Args:
         lengths: number of rows in each piece.
@@ -128,7 +130,10 @@ class PieceRows:
         return rows.reshape(len(at), *self.shape)
 
     def take_into(self, places: Places, out: Array) -> None:
-        """Copy the rows at these places into `out`, `[places, *shape]`, whose dtype must be able to hold all values."""
+        """Copy the rows at these places into `out`, `[places, *shape]`.
+
+        Its dtype must be able to hold all values.
+        """
         if self.shape or out.dtype != self.dtype:
             out[...] = self.take(places)
         else:
@@ -138,7 +143,9 @@ class PieceRows:
             )  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
-        """Return a view `[n, size]` of all items, where `size` is the number of items in a row: row i begins at item i.
+        """Return a view `[n, size]` of all items: row i begins at item i.
+
+        `size` is the number of items in a row.
 
         The rows of this view overlap; only some of them are rows of the data.
         """

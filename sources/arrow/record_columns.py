@@ -65,7 +65,7 @@ class FileColumns:
         self.own = (*own, *twice)
         """Names of the columns that are read from the file."""
         self.asked = None if schema.names == [*self.own] else [*self.own]
-        """The same as a list, as pyarrow takes it; None for all columns of the file, in their order."""
+        """The same as a list, for pyarrow; None for all columns of the file, in their order."""
         self._twice = {
             name: texts[name] for name in twice
         }  # columns that must have the value that the folder names
@@ -160,7 +160,7 @@ class FileColumns:
             )
 
     def _constant(self, name: str, text: str | None, kind: Any) -> Any:
-        """Return the value of a column that is the same in all rows of the file, a `pyarrow.Scalar`.
+        """Return the value of a column that is the same in all rows of a file, a `pyarrow.Scalar`.
 
         Args:
             name: name of the column.
@@ -233,7 +233,9 @@ def can_cast(held: Any, kind: Any) -> bool:
 
 
 def target_types(schema: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the types to which the columns of a user's schema are converted: those that give the same values, see `castable`.
+    """Return the types to which the columns of a user's schema are converted.
+
+    They are those that give the same values, see `castable`.
 
     Args:
         schema: the user's `pyarrow.Schema`.

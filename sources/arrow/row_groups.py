@@ -90,7 +90,7 @@ class RowGroups:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the index of the file that contains row group `number`, and the index of the row group in that file."""
+        """Return the index of the file that contains row group `number`, and its index in there."""
         return part_of(number, self._ends)
 
     def decode(self, number: int) -> DecodedRows:
@@ -105,7 +105,9 @@ class RowGroups:
             return reader.block(group)
 
     def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the lengths of the values of a column in a file, `int64[rows]`; see `lengths_of_column`.
+        """Return the lengths of a file's values in a column, `int64[rows]`.
+
+        See `lengths_of_column`.
 
         Args:
             number: index of the file.
@@ -226,7 +228,7 @@ class _TableReader:
         self._handle, self._metadata, self._asked, self._path = handle, metadata, asked, path
         self._unused: list[Any] = []
         self._slices: dict[int, int] = {}
-        """For each row group that pyarrow cannot read as a whole: number of rows that it can read at once."""
+        """For each row group that pyarrow cannot read as a whole: the rows it can read at once."""
 
     def table(self, group: int) -> Any:
         """Return a row group as a `pyarrow.Table`.
@@ -328,7 +330,10 @@ def _reader(files: _ParquetFiles, footers: BlockCache[_Footer], number: int) -> 
 
 
 def unreadable() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that mean unreadable files or values, such as invalid UTF-8 or dates out of range."""
+    """Return the exceptions that mean unreadable files or values.
+
+    Such values are, for example, invalid UTF-8 or dates out of range.
+    """
     import pyarrow
 
     return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)

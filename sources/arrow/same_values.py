@@ -33,7 +33,10 @@ def values_of(kind: Any) -> Hashable:
 
 
 def _inner_values(kind: Any) -> Hashable:
-    """Return what `values_of` returns; but here, values of an extension type are not those of the type that stores them."""
+    """Return what `values_of` returns for all but extension types.
+
+    Values of an extension type are not those of the type that stores them.
+    """
     import pyarrow.types as kinds
 
     if kinds.is_dictionary(kind):
@@ -56,7 +59,7 @@ def _inner_values(kind: Any) -> Hashable:
 
 
 def common_type(first: Any, other: Any) -> Any:
-    """Return a type that can hold the values of two types, or None if the values would not stay equal.
+    """Return a type that can hold the values of two types; None if values would not stay equal.
 
     It is `first` if both give equal values, the other type for `null`, and the one with the finer
     unit for times. The items of lists, the fields of structs and the values of maps are treated
@@ -125,7 +128,7 @@ def stored(kind: Any) -> Any:
 
 
 def castable(kind: Any) -> Any:
-    """Return a type to which pyarrow can convert columns, and whose values are equal to those of the given type.
+    """Return a type to which pyarrow can convert columns, with equal values to the given type.
 
     Dictionaries and views are replaced, at any depth, and so is an extension type that is not that
     of items or fields.

@@ -1,4 +1,4 @@
-"""Read values of some rows of one Arrow column, which consists of chunks, as NumPy or Python objects.
+"""Read values of some rows of one Arrow column of chunks, as NumPy or Python objects.
 
 NumPy values are as in `columns`: scalars and arrays of the stored dtype. Python values are as
 pyarrow's `to_pylist` returns them. Numbers, lists of numbers and texts are read where they are,

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import SourceError
 
 ENDING_SECONDS = 5.0
-"""Maximum seconds that the loop waits, when it ends, for tasks that users' coroutines left behind."""
+"""Maximum seconds that the loop, when it ends, waits for tasks that users' coroutines left."""
 
 MakeCoroutine = Callable[[], Coroutine[Any, Any, None]]
 
@@ -115,7 +115,7 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """Return the error to raise if a coroutine raised CancelledError, although its caller did not cancel it."""
+    """Return the error to raise if a coroutine raised CancelledError that no caller asked for."""
     return SourceError(
         "a coroutine of the source raised CancelledError although its read was not cancelled, for "
         "example because a task that it awaits was cancelled. Catch CancelledError in the "
@@ -124,7 +124,7 @@ def _own_cancellation() -> SourceError:
 
 
 class Coroutines:
-    """Group of coroutines that run in the event loop of this process, as `Pool` is a group of threads.
+    """Group of coroutines in the event loop of this process, as `Pool` is a group of threads.
 
     After `close`, none of them runs, unless it was called on the loop's own thread, where it cannot
     wait.

@@ -1,4 +1,7 @@
-"""Adapter for sources whose reads are coroutines: `async def __getitem__(key)`, or `async def __getitems__(keys)`."""
+"""Adapter for sources whose reads are coroutines.
+
+They have `async def __getitem__(key)`, or `async def __getitems__(keys)`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Most services allow this number.
 
 
 class AsyncSource:
-    """Adapter that converts an asynchronous source to an ordinary one, whose methods wait for the coroutines.
+    """Adapter of an asynchronous source to an ordinary one, whose methods wait for coroutines.
 
     Args:
         source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It

@@ -1,4 +1,4 @@
-"""Source of frames that have, in some fields, also the frames before and after them in the same episode."""
+"""Source of frames that have, in some fields, also earlier and later frames of the episode."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ class FrameOffsets:
         return inside, inside != wanted
 
     def padded(self, values: npt.NDArray[Any], is_pad: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        """Return the values of a field, `[k, …]`, with zeros (None in place of objects) where `pad="zero"` wants them."""
+        """Return the values of a field, `[k, …]`, with zeros where `pad="zero"` wants them.
+
+        Objects become None instead.
+        """
         if self.pad != "zero" or not is_pad.any():
             return values
         values = values.copy()
@@ -79,7 +82,7 @@ class FrameOffsets:
 
 
 class OffsetWindows(OnSource):
-    """Frames of episodes, each with the frames at some offsets from it: past observations, future actions.
+    """Frames of episodes, each with the frames at some offsets: past observations, future actions.
 
     The record of a frame is a dict. A field of `offsets` becomes the stack of its values in the
     frames at these offsets, `[k, …]`, and gets a second field `<field>_is_pad`, `bool[k]`: True
@@ -182,7 +185,7 @@ class OffsetWindows(OnSource):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the source, and digests of the offsets and of the lengths of the episodes."""
+        """Fingerprint of the source, and digests of the offsets and the episodes' lengths."""
         return {**fingerprint_of(self.source), "windows": offsets_digest(self._offsets)}
 
     def __getstate__(self) -> dict[str, Any]:

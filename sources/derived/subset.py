@@ -46,7 +46,10 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of the subset: a tree with a `SubsetColumn` for each column of the source; None if the source has none."""
+        """Columns of the subset; None if the source has none.
+
+        They are a tree with a `SubsetColumn` for each column of the source.
+        """
         columns = facts_of(self.source).columns()
         if columns is None:
             return None

@@ -135,7 +135,7 @@ class Windows(OnSource):
         return np.cumsum(self._lengths) - self._lengths
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
-        """Return two arrays `int64[n]`: the episode of each window, and the index in it of the window's first frame.
+        """Return two arrays `int64[n]`: the episode of each window, and its first frame in it.
 
         Args:
             keys: `int64[n]`, indices of windows.
@@ -167,7 +167,7 @@ class Windows(OnSource):
 
     @cached_property
     def _columns(self) -> Any:
-        """Columns of the source, if records are frames and the columns are plain arrays; else None."""
+        """Columns of the source, if records are frames in plain arrays; else None."""
         columns = facts_of(self.source).columns() if self._of_frames else None
         plain = columns is not None and all(
             isinstance(leaf, np.ndarray) for leaf in _leaves(columns)
@@ -227,7 +227,10 @@ class Windows(OnSource):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of windows, if records are frames and the source has plain arrays as columns; else None."""
+        """Columns of windows, if records are frames and the source has plain arrays as columns.
+
+        Else it is None.
+        """
         return (
             None
             if self._columns is None
@@ -239,19 +242,25 @@ class Windows(OnSource):
         return super().facts._replace(columns=lambda: self.columns, made_of=self.made_of)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys, without duplicates, of all records of the source that are in the windows `keys`."""
+        """Return the keys of all records of the source in the windows `keys`, each once."""
         if self._of_frames:
             return np.unique(self.first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the source, length and stride of the windows, and a digest of the lengths of the episodes."""
+        """Fingerprint of the source and the windows.
+
+        It has length and stride of the windows, and a digest of the lengths of the episodes.
+        """
         windows = f"{self.length} {self.stride} {digest_of(self._lengths)[:12]}"
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the records of the window `key`: its frames, or (if records are episodes) a range of frames of its episode."""
+        """Return the records of the window `key`.
+
+        They are its frames or, if records are episodes, a range of frames of its episode.
+        """
         keys = np.array([key])
         if self._of_frames:
             return [
@@ -277,7 +286,7 @@ class Windows(OnSource):
 
 
 class _WindowColumn:
-    """Column of windows over a column of frames, with the part of an array's interface that `Batch` uses.
+    """Column of windows over frames, with the part of an array's interface that `Batch` uses.
 
     Args:
         column: array of all frames.

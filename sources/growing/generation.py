@@ -1,4 +1,4 @@
-"""Generations of a growing source, i.e. numbered lists of files that do not change, and their JSON form."""
+"""Generations of a growing source, numbered lists of files that do not change, and their JSON."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 0.1
 """Seconds between two checks for the first file of a conversion."""
 
 _WRITING_SECONDS = 60.0
-"""Seconds after its last modification in which an unreadable file may still be in the process of being written."""
+"""Seconds since its last change in which an unreadable file may still be being written."""
 
 FoundT = TypeVar("FoundT")
 
@@ -61,14 +61,17 @@ class GrowingFiles(Generic[FoundT]):
         raise NotImplementedError
 
     def _inspect_all(self, paths: Sequence[str]) -> list[FoundT]:
-        """Call `_inspect_file` for each file of a source that does not grow, and return the results in order."""
+        """Call `_inspect_file` for each file of a source that does not grow.
+
+        Return the results in order.
+        """
         return of_each(self._inspect_file, paths)
 
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
     def _check_alike(self, first: FoundT, other: FoundT) -> None:
-        """Raise SourceError if two files cannot be in one source, such as files with different columns.
+        """Raise SourceError if two files cannot be in one source, e.g. with different columns.
 
         Args:
             first: result of `_inspect_file` for the first file.
@@ -129,7 +132,10 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_inspect_file` for each file; a growing source inspects only new or modified files."""
+        """Return the result of `_inspect_file` for each file.
+
+        A growing source inspects only new or modified files.
+        """
         if self._growth is None:
             return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -152,7 +158,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take([path for path, _ in files])
 
     def _check_files(self, growth: Growth, number: int) -> None:
-        """Check that the files of a generation (numbered list of files) are as they were when the list was written.
+        """Check that the files of a generation are as they were when its list was written.
 
         Files that were modified since are inspected again.
 
@@ -248,7 +254,9 @@ class GrowingFiles(Generic[FoundT]):
     def _new(
         self, paths: Sequence[str], first: Sequence[str], strict: bool
     ) -> list[tuple[str, FileFacts]]:
-        """Return `(path, facts)` of each new file that is complete and compatible with the first file of the source.
+        """Return `(path, facts)` of each new file that is complete and fits the first file.
+
+        The first file is the first one of the source.
 
         Args:
             paths: paths of the new files.
@@ -266,7 +274,7 @@ class GrowingFiles(Generic[FoundT]):
         return facts
 
     def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
-        """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible.
+        """Return facts about a new file; None if it is incomplete, has vanished, or does not fit.
 
         Args:
             path: path of the new file.
@@ -303,7 +311,10 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def generation(self) -> int:
-        """Number of the generation (recorded list of files) that this source reads, from 0; 0 if it does not grow."""
+        """Number of the generation (recorded list of files) that this source reads, from 0.
+
+        It is 0 if the source does not grow.
+        """
         return 0 if self._growth is None else self._growth.number
 
     def generation_records(self, generation: int) -> int:
@@ -318,7 +329,9 @@ class GrowingFiles(Generic[FoundT]):
         return self._grown().generation(generation).records
 
     def newest_generation(self) -> int:
-        """Look for new files, record them as a generation (numbered list of files), and return the number of the last one.
+        """Look for new files, and record them as a generation (numbered list of files).
+
+        Return the number of the last generation.
 
         Files that are still being written are left for the next call. If a generation was chosen,
         its number is returned.
@@ -355,11 +368,14 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def complete(self) -> bool:
-        """False while `headrace.convert` is writing files; always True if the source looks for no new files."""
+        """False while `headrace.convert` is writing files.
+
+        Always True if the source looks for no new files.
+        """
         return self._growth is None or self._growth.pinned or self._growth.complete
 
     def generation_complete(self, generation: int) -> bool:
-        """Return True unless `headrace.convert` was still writing files when a generation was recorded.
+        """Return True unless `headrace.convert` was still writing at the time of a generation.
 
         Args:
             generation: number of the generation, from 0.
@@ -371,7 +387,10 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder of recorded generations; None if it is missing or not writable, or the source does not grow."""
+        """Folder of recorded generations.
+
+        It is None if it is missing or not writable, or the source does not grow.
+        """
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:

@@ -40,7 +40,7 @@ _UNFINISHED = (
 """Suffixes of files that other programs are still writing."""
 
 SETTLED_SECONDS = 1.0
-"""Seconds after its last modification when a file counts as complete, if its format does not show that."""
+"""Seconds since its last change after which a file is complete, if its format does not show it."""
 
 
 class FileSelection(NamedTuple):
@@ -77,7 +77,9 @@ class Listing(NamedTuple):
 
 
 class Growth:
-    """Generations (numbered lists of files) of a source, and the number of the generation that is read. Picklable.
+    """Generations (numbered lists of files) of a source, and the number of the one that is read.
+
+    It is picklable.
 
     Args:
         selection: files that the source reads.
@@ -157,7 +159,9 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """Return `(path, description)` of each file in generation `number` and all before it, in order; empty for -1.
+        """Return `(path, description)` of each file in generation `number` and all before it.
+
+        They are in order. There are none for -1.
 
         Raises:
             SourceError: the generation does not exist.
@@ -171,7 +175,7 @@ class Growth:
         ]
 
     def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
-        """Record new files as a generation (numbered list of files), unless another process has recorded one.
+        """Record new files as a generation, a list of files, unless another process has.
 
         Afterwards, `newest` is the number of the last recorded generation.
 
@@ -192,7 +196,10 @@ class Growth:
 
     @property
     def complete(self) -> bool:
-        """True unless a conversion writes to one of the folders; SourceError if its plan cannot be read."""
+        """True unless a conversion writes to one of the folders.
+
+        Raise SourceError if its plan cannot be read.
+        """
         found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
         return all(each is None or each.is_done for each in found)
 
@@ -232,7 +239,10 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """Return the folder of the source that contains the file at `path`; if there is none, the folder of the file."""
+        """Return the folder of the source that contains the file at `path`.
+
+        If there is none, return the folder of the file.
+        """
         return next(
             (folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path)
         )
@@ -259,7 +269,7 @@ class Growth:
                 )
 
     def changed(self, path: str, how: str) -> SourceError:
-        """Return the error for a file that is not as a generation (stored list of files and sizes) describes it.
+        """Return the error for a file that differs from its generation (list of files, sizes).
 
         Args:
             path: path of the file.
@@ -282,7 +292,7 @@ class Growth:
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Raise SourceError if a file is not as a generation (stored list of files) describes it; else do nothing.
+        """Raise SourceError if a file is not as a generation (list of files) describes it.
 
         Args:
             path: path of the file.
@@ -305,7 +315,10 @@ class Growth:
 
     @property
     def folder(self) -> str | None:
-        """Folder in which generations are recorded; None if it does not exist, or this process cannot write to it."""
+        """Folder in which generations are recorded.
+
+        It is None if it does not exist, or this process cannot write to it.
+        """
         return self._log.written
 
     def _name(self, path: str) -> str:
@@ -330,7 +343,9 @@ def growth_of(
     storage: StorageOptions,
     settles: bool,
 ) -> Growth | None:
-    """Return the generations (numbered lists of files) of a source with these arguments; None if it does not grow.
+    """Return the generations (numbered lists of files) of a source with these arguments.
+
+    Return None if it does not grow.
 
     Args:
         paths: paths, globs or folders.
@@ -375,7 +390,9 @@ def growth_of(
 
 
 def _home(path: str, storage: StorageOptions) -> str:
-    """Return the folder that is listed for a path: the path itself if it is a folder, else the folder of the glob or file.
+    """Return the folder that is listed for a path.
+
+    It is the path itself if that is a folder, else the folder of the glob or file.
 
     Args:
         path: a path, a glob or a folder.
@@ -404,7 +421,9 @@ def _joined(folder: str, name: str) -> str:
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last `seconds` seconds; always True for a file in a store.
+    """Return True if a file was not modified in the last `seconds` seconds.
+
+    Return True for any file in a store.
 
     Args:
         path: path of the file.

@@ -37,11 +37,14 @@ class GenerationLog:
 
     @property
     def written(self) -> str | None:
-        """Folder of the log of generations; None if it does not exist yet, or this process cannot write to it."""
+        """Folder of the log of generations.
+
+        It is None if it does not exist yet, or this process cannot write to it.
+        """
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
-        """Return the generation (list of files) with this number, or None if it was not written to the log.
+        """Return the generation (list of files) with this number; None if it is not in the log.
 
         Raises:
             SourceError: the file cannot be read, or is damaged.
@@ -66,7 +69,9 @@ class GenerationLog:
             ) from error
 
     def add(self, generation: Generation) -> None:
-        """Write a generation (list of files) to the log, unless another process has written one with this number.
+        """Write a generation (list of files) to the log.
+
+        Do nothing if another process has written one with this number.
 
         Raises:
             SourceError: the file cannot be written.

@@ -81,7 +81,10 @@ class IndexedSource(FileSource[RecordT]):
         self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
 
     def _named(self, paths: Paths) -> Paths:
-        """Return `paths`, in which a subclass may replace the path of a list of files by the files in the list."""
+        """Return `paths`.
+
+        A subclass may replace the path of a list of files by the files in the list.
+        """
         return paths
 
     def _inspect_file(self, path: str) -> FileFacts:
@@ -90,7 +93,10 @@ class IndexedSource(FileSource[RecordT]):
         return FileFacts(index.count, index.stamp, index.digest)
 
     def _check_count(self, path: str, count: int) -> None:
-        """Raise SourceError if the user's arguments state another number of records than `count` for the file at `path`."""
+        """Raise SourceError if the user stated another number of records than `count` for a file.
+
+        `path` is the path of the file.
+        """
 
     def _inspect_all(self, paths: Sequence[str]) -> list[FileFacts]:
         return file_facts_of(paths, self.index_kind.name, self._inspect_file)
@@ -139,7 +145,7 @@ class IndexedSource(FileSource[RecordT]):
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each record.
+        """Return two arrays `int64[n]`: offset and length, in the file, of each record's bytes.
 
         Args:
             index: index of the file.
@@ -148,7 +154,7 @@ class IndexedSource(FileSource[RecordT]):
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """Return JSON values that the records depend on, besides the files; None if there are none."""
+        """Return JSON values that records depend on besides the files; None if there are none."""
         return None
 
     @property
@@ -175,7 +181,7 @@ class IndexedSource(FileSource[RecordT]):
         return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the length of a field of each record, or the number in the field, `int64[records]`.
+        """Return the length of a field of each record, or the number in it, `int64[records]`.
 
         See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside
         each file, like its index, and are found again only if the file was modified.

@@ -132,7 +132,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     index_kind: ClassVar[IndexKind] = IndexKind("tar of members and links", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
     _stated_counts: Mapping[str, int | None] = MappingProxyType({})
-    """Number of samples of each file that a list of files states, by path; None where it states none."""
+    """Number of samples of each file in a list of files, by path; None where it states none."""
 
     def _named(self, paths: Paths) -> Paths:
         named = path_list(paths)
@@ -162,7 +162,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each sample.
+        """Return two arrays `int64[n]`: offset and length, in the file, of each sample's bytes.
 
         If a member is a link, the length is the sum of the sizes of the members, but ends with the
         file's last member.
@@ -182,7 +182,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         return starts[first], sizes
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the size of the member with extension `name` in each sample of a file, `int64[samples]`, from the index.
+        """Return the size of member `name` in each sample of a file, `int64[samples]`.
+
+        `name` is an extension. The sizes come from the index.
 
         Args:
             number: index of the file.

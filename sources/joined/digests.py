@@ -1,4 +1,4 @@
-"""Find which records of two sources have the same value in a field, without keeping the values in memory.
+"""Find which records of two sources have the same value in a field, without keeping the values.
 
 In: sources and the name of a field. Out: for each record a digest of its value, and pairs of equal
 digests. Digests of records in local files are stored like the index of a file, and are found again
@@ -67,7 +67,10 @@ def digests_of(source: Any, name: str) -> Digests:
 
 
 def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
-    """Return the digest of one value; SourceError if it is of a type that cannot be compared, or too large an integer."""
+    """Return the digest of one value.
+
+    Raise SourceError for a type that cannot be compared, or too large an integer.
+    """
     if value is None:
         return 0, 0
     if isinstance(value, (str, bytes)):
@@ -98,7 +101,7 @@ def digest_of_value(value: Any, name: str, key: int) -> tuple[int, int]:
 
 
 def matches(left: Digests, right: Digests) -> Int64s:
-    """Return, for each digest of `left`, the index of an equal digest in `right`, `int64[n]`; -1 if there is none.
+    """Return, for each digest of `left`, the index of an equal one in `right`, `int64[n]`, or -1.
 
     The digest of None has no equal, not even itself. If `right` has several equal digests, one of
     them is taken.

@@ -21,7 +21,9 @@ from .digests import Int64s, digests_of, double, field_of, matches
 
 
 class JoinedByKey:
-    """Records of two sources that have the same value in a field, each pair as one dict: images with captions, for example.
+    """Records of two sources that have the same value in a field, each pair as one dict.
+
+    For example: images with captions.
 
     The records come in the order of `left`. Each has the fields of both. `left` may have a value
     several times; `right` has each value once. When the source is made, this field is read in all

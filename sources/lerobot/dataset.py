@@ -31,7 +31,9 @@ class Feature(NamedTuple):
     shape: tuple[int, ...]
 
     def value_of(self, stored: Any) -> Any:
-        """Return a stored value as an array of the feature's dtype and shape, or as a NumPy scalar if the shape is (1,).
+        """Return a stored value as an array of the feature's dtype and shape.
+
+        It is a NumPy scalar if the shape is (1,).
 
         A value of a feature that is no number, such as a text, is returned unchanged.
         """
@@ -51,7 +53,10 @@ class Episodes(NamedTuple):
     files: Int64s
     """Chunk and number of the Parquet file: `[episodes, 2]`."""
     videos: Mapping[str, tuple[Int64s, npt.NDArray[np.float64]]]
-    """For each camera, chunk and number of the video file, and the time in it at which the episode begins, in seconds."""
+    """For each camera, chunk and number of the video file, and the episode's beginning.
+
+    The beginning is a time in the file in seconds.
+    """
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -168,7 +173,10 @@ class LeRobotFolder:
         return {column: np.array([row[column] for row in rows]) for column in rows[0]}
 
     def statistics(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """Read the statistics of all frames, by feature and name ("mean", "std", "min", …). {} if the dataset has none."""
+        """Read the statistics of all frames, by feature and name ("mean", "std", …).
+
+        The result is {} if the dataset has none.
+        """
         try:
             found = self._json("stats.json")
         except SourceNotFoundError:

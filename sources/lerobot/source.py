@@ -148,7 +148,9 @@ class LeRobotSource(OnSource):
         return self._folder.of_dtype("image")
 
     def statistics(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """Read `meta/stats.json`: for each feature "mean", "std", "min", "max" and others, over all episodes.
+        """Read `meta/stats.json`.
+
+        It has for each feature "mean", "std", "min", "max" and others, over all episodes.
 
         Returns:
             Arrays by feature and name; {} if the dataset has no statistics.
@@ -199,7 +201,10 @@ class LeRobotSource(OnSource):
         return record
 
     def _add_around(self, records: list[dict[str, Any]], episodes: Int64s, frames: Int64s) -> None:
-        """Replace fields of `delta_timestamps` by the values of all their frames, and add which are padding."""
+        """Replace fields of `delta_timestamps` by the values of all their frames.
+
+        Add which of them are padding.
+        """
         around = {
             name: self._offsets.around(name, episodes, frames) for name in self._offsets.offsets
         }
@@ -261,7 +266,10 @@ class LeRobotSource(OnSource):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the Parquet files, and a digest of the offsets, the episodes and the places of videos."""
+        """Fingerprint of the Parquet files, and a digest of all else.
+
+        All else is the offsets, the episodes and the places of videos.
+        """
         videos = [
             (camera, files.tolist(), begins.tolist())
             for camera, (files, begins) in self._videos.items()
@@ -356,7 +364,7 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
 def _rows_of(
     of_episode: Int64s, lengths: Int64s, files: Int64s, chosen: Int64s, which: npt.NDArray[np.intp]
 ) -> tuple[Int64s, int]:
-    """Return the row at which each chosen episode begins, `int64[n]`, and the number of rows of the files.
+    """Return the row at which each chosen episode begins, `int64[n]`, and the number of all rows.
 
     Args:
         of_episode: file of each episode of the dataset, `int64[episodes, 2]`.

@@ -71,13 +71,16 @@ class MixedSource:
 
     @cached_property
     def _items(self) -> list[Any] | None:
-        """Sequences of the records of all parts, if each part is such a sequence in memory; else None."""
+        """Sequences of the records of all parts, if each is one in memory; else None."""
         items = [part.items for part in self._facts]
         return None if any(part is None for part in items) else items
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
-        """For each part, the function that returns a record by its index, if all parts are in memory; else None."""
+        """For each part, the function that returns a record by its index.
+
+        It is None if not all parts are in memory.
+        """
         lookups = [part.lookup for part in self._facts]
         return None if None in lookups else lookups
 
@@ -91,7 +94,9 @@ class MixedSource:
         return _mixed_columns([part.columns() for part in self._facts])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Return one array with a number for each key, from one number for each record of each part; 0 for unused keys.
+        """Return one array with a number for each key, from those of each part's records.
+
+        Unused keys have 0.
 
         Args:
             lengths: for each part, an array with one number per record.
@@ -184,7 +189,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Split keys by part: return `{name: keys within the part}` for the parts that have some of the keys.
+        """Split keys by part: return `{name: keys within the part}` for parts that have some.
 
         Within a part, records keep the order of `keys`.
         """
@@ -303,7 +308,7 @@ class MixedColumn:
         return int(self.shape[0])
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the rows of `keys`, sorted by part, and for each key the position of its row among them."""
+        """Return the rows of `keys`, sorted by part, and for each key the position of its row."""
         groups = self._groups.of(keys)
         rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
         for part, start, stop in groups.slices:

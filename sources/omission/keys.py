@@ -30,7 +30,7 @@ from .predicate import FileAndRow, selected_keys
 Int64s = npt.NDArray[np.int64]
 
 Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
-"""Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file and row."""
+"""Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file, row."""
 
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 """Type of `omit=` for a mix: an `Omit`, or a dict of an `Omit` for each part by name."""
@@ -41,7 +41,7 @@ REMEDY = "Pass an array of record keys, the path of a file of keys, or a functio
 def keys_to_omit(
     source: Any, omit: Any, storage_options: StorageOptionsLike = None, argument: str = "omit"
 ) -> Int64s:
-    """Return the keys of the records that a user wants to omit, `int64[n]`, ascending, without duplicates.
+    """Return the keys of records that a user omits, `int64[n]`, ascending, without duplicates.
 
     Args:
         source: the source of the records.
@@ -77,7 +77,9 @@ def keys_to_omit(
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Return record keys as `int64[n]`, ascending and without duplicates, after a check of their type and range.
+    """Return record keys as `int64[n]`, ascending and without duplicates.
+
+    Check their type and range first.
 
     Args:
         keys: record keys.

@@ -28,7 +28,7 @@ FileAndRow: TypeAlias = Callable[[str, Any], Any]
 
 
 class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
-    """Array of row numbers that raises TypeError when it is used like a single number, e.g. by `int(row)`.
+    """Array of row numbers that raises TypeError if it is used as one number, e.g. by `int(row)`.
 
     A predicate that does so cannot handle arrays, and is called for each row instead.
     """

@@ -54,20 +54,23 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[n]` that records had before files were rewritten, from their keys in the new files."""
+        """Return the keys `int64[n]` that records had before files were rewritten.
+
+        They are found from the keys in the new files.
+        """
         return keys + np.searchsorted(
             self.omitted - np.arange(len(self.omitted)), keys, side="right"
         )
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[n]` of records in the new files, from the keys that they had before.
+        """Return the keys `int64[n]` of records in the new files, from the keys they had before.
 
         The records must be in the new files.
         """
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Return `bool[n]`: for each key in the earlier source, True if its record is in the new files."""
+        """Return `bool[n]`: for each key in the earlier source, True if it is in the new files."""
         left, right = (
             np.searchsorted(self.omitted, keys),
             np.searchsorted(self.omitted, keys, "right"),
@@ -75,7 +78,7 @@ class FormerSource:
         return np.equal(left, right)
 
     def combined_with(self, earlier: FormerSource) -> FormerSource:
-        """Combine two rewritings: return the earlier source, with the records that either rewriting omitted.
+        """Combine two rewritings: return the earlier source and the records that either omitted.
 
         Args:
             earlier: the source from which this one was rewritten.
@@ -102,7 +105,9 @@ class FormerSource:
 
 
 def former_sources(source: Any) -> list[FormerSource]:
-    """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source, the latest first.
+    """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source.
+
+    The latest comes first.
 
     The list is empty if there is no manifest, if no records were omitted, or if the source does not
     read all files of the folder in the order of the manifest.
@@ -127,7 +132,9 @@ def former_sources(source: Any) -> list[FormerSource]:
 
 
 def _files_of(source: Any) -> list[tuple[str, int]]:
-    """Return `(file, number of records)` for each file of a source; an empty list if it does not know its files.
+    """Return `(file, number of records)` for each file of a source; empty if it has no list.
+
+    A source has no list if it does not know its files.
 
     Files without records are left out.
     """
@@ -145,7 +152,10 @@ def _folders(file: str) -> Iterator[str]:
 
 
 def _manifest_in(folder: str) -> Any:
-    """Return the content of the manifest of a conversion in a folder; None if there is none, or it is something else."""
+    """Return the content of the manifest of a conversion in a folder.
+
+    Return None if there is none, or it is something else.
+    """
     with suppress(SourceNotFoundError, FileNotFoundError, NotADirectoryError):
         with open_stream(f"{folder}/{MANIFEST}") as stream:
             try:
@@ -249,7 +259,7 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the place of the record `key` in the current files; None if the source does not know it.
+        """Return the place of the record `key` in the current files; None if it is not known.
 
         Raises:
             RecordKeyError: the record was omitted, or does not exist.
@@ -258,7 +268,7 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the earlier source, so that a run can resume as if its files were unchanged."""
+        """Fingerprint of the earlier source: a run resumes as if its files were unchanged."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:

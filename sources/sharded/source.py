@@ -1,4 +1,7 @@
-"""What sources of shards share: finding the shard of a key, mapped files, decompressed parts that are kept, and errors."""
+"""The shared part of sources of shards.
+
+It finds the shard of a key, maps files, keeps decompressed parts, and makes errors.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ _AT_A_TIME = 64
 """Number of records that are read at a time where all are read."""
 
 BLOCKS = 1 << 33
-"""Number of keys of each shard in the cache: the first one is for the whole shard, the others are for its parts."""
+"""Number of keys of each shard in the cache.
+
+The first one is for the whole shard, the others are for its parts.
+"""
 
 
 class ShardSource(ABC, Generic[ShardT]):
@@ -113,7 +119,7 @@ class ShardSource(ABC, Generic[ShardT]):
         return data.ranges_of(places, self._shards[number].samples)
 
     def _reads_parts(self, data: StoredShard) -> bool:
-        """Return True if records are read by `_part`, which fetches the bytes that are not in its cache."""
+        """Return True if records are read by `_part`, which fetches bytes missing in its cache."""
         return False
 
     @classmethod
@@ -167,7 +173,9 @@ class ShardSource(ABC, Generic[ShardT]):
 
     @classmethod
     def _opened(cls, shards: Sequence[ShardT], storage: StorageOptions, number: int) -> Sliced:
-        """Return the bytes of a shard: decompressed, mapped into memory, or read from a store when they are needed.
+        """Return the bytes of a shard.
+
+        They are decompressed, mapped into memory, or read from a store when they are needed.
 
         Raises:
             ValueError: it does not have the size, or the number of samples, that the index says.
@@ -265,7 +273,10 @@ class ShardSource(ABC, Generic[ShardT]):
             ) from error
 
     def _fetched(self, number: int, data: StoredShard, places: Int64s) -> StoredShard:
-        """Return a shard with the bytes of some records in memory, or on their way if they are read by `_part`."""
+        """Return a shard with the bytes of some records in memory.
+
+        They may be on their way if `_part` reads them.
+        """
         ranges = self._ranges(number, data, places)
         if not self._reads_parts(data):
             return data.with_ranges(ranges)

@@ -20,7 +20,10 @@ Range = tuple[int, int]
 """First byte of a range, and the byte after its last one."""
 
 _TAIL_BYTES = 12
-"""Size of the end of a file, which stays in memory when a part of it was read: the end of a LitData chunk tells its layout."""
+"""Size of the end of a file that stays in memory when a part of it was read.
+
+The end of a LitData chunk tells its layout.
+"""
 
 
 class StoredShard:

@@ -34,7 +34,9 @@ class Bounds(Protocol):
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
+        """Return two arrays: for each of these documents, its first token and the end.
+
+        They have the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -74,7 +76,9 @@ class TokenFile(Protocol):
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
-        """Context manager that gives the path of a local copy of another file, such as a file of offsets.
+        """Give the path of a local copy of another file, such as a file of offsets.
+
+        A context manager.
 
         For a local file, it is the file's own path.
 
@@ -102,7 +106,10 @@ class Split(Protocol):
     """
 
     def beside(self, path: str) -> str | None:
-        """Return the path of the file that states where documents of the file `path` begin; None if no file does."""
+        """Return the path of the file that states where documents of the file `path` begin.
+
+        Return None if no file does.
+        """
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
@@ -166,7 +173,9 @@ class Offsets:
 
 
 class OffsetsBeside(NamedTuple):
-    """Rule that finds documents by the offsets in a file beside each file of tokens, as `TokenWriter` writes them.
+    """Rule that finds documents by the offsets in a file beside each file of tokens.
+
+    `TokenWriter` writes such files.
 
     Attributes:
         raw: dtype of raw files of tokens; None: all are `.npy` files.
@@ -236,7 +245,7 @@ class OneLength(NamedTuple):
 
 
 def first_descent(values: Array) -> int | None:
-    """Return the index of the first number that is less than its predecessor; None if the numbers ascend.
+    """Return the index of the first number that is less than its predecessor; None if all ascend.
 
     >>> first_descent(np.array([0, 3, 3, 2]))
     3
@@ -250,6 +259,6 @@ def first_descent(values: Array) -> int | None:
 
 
 def spread(count: int, most: int) -> Int64s:
-    """Return at most `most` of the numbers 0 to `count - 1`, evenly spread, with the first and the last."""
+    """Return at most `most` of the numbers 0 to `count - 1`, spread evenly, with first and last."""
     places = np.arange(min(count, most), dtype=np.int64)
     return places if count <= most else places * (count - 1) // (most - 1)

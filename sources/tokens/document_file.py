@@ -93,7 +93,7 @@ class DocumentFile:
         return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
 
     def counts(self) -> tuple[int, int, DType]:
-        """Check the documents, and return the number of documents, the number of tokens, and the dtype.
+        """Check the documents, and return their number, the number of tokens, and the dtype.
 
         Raises:
             SourceError: the documents do not fit the tokens.
@@ -102,7 +102,7 @@ class DocumentFile:
         return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file of tokens or the file of its offsets was modified; else do nothing."""
+        """Raise SourceError if the file of tokens or the file of its offsets was modified."""
         # Reading a mapped page that does not exist any more would end the process (SIGBUS).
         for path, stamp in self._stamps.items():
             check_open_file(path, stamp)
@@ -129,7 +129,9 @@ class DocumentFile:
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
+        """Return two arrays: for each of these documents, its first token and the end.
+
+        They have the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -145,7 +147,9 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def sample(self, pieces: int) -> bytes:
-        """Return the bytes of some documents' bounds (beginning and end), and of pieces of the tokens, for a digest.
+        """Return the bytes of some documents' bounds, and of pieces of the tokens, for a digest.
+
+        The bounds are beginning and end.
 
         Args:
             pieces: number of pieces.

@@ -1,4 +1,4 @@
-"""Base classes of sources of documents: slices of files of tokens or bytes that are mapped into memory.
+"""Base classes of sources of documents: slices of mapped files of tokens or bytes.
 
 A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
 share the system's page cache. A source has paths, and opens a file on first use. No file
@@ -41,7 +41,7 @@ Each file has at least two.
 """
 
 _MAX_ALL_SAMPLED, _SAMPLED_FILES = 32768, 1024
-"""Up to how many files all are digested for the fingerprint; and how many of the files are, if there are more."""
+"""Maximum number of files that are all digested for the fingerprint; and number if more."""
 
 FoundT = TypeVar("FoundT")
 
@@ -58,7 +58,7 @@ class DocumentSource(FileSource[Any]):
     _token_counts: Int64s
     """Number of tokens of each file. If a file is listed twice, it has two entries."""
     _stamps: tuple[Stamps, ...]
-    """Stamps of all files of tokens; and, as a second item, of their files of offsets if there are any."""
+    """Stamps of all files of tokens; and, as a second item, of any files of offsets."""
     _name: str | None = None
     """Name of the array in a record; None if a record is not a dict."""
     _split: Split
@@ -133,7 +133,7 @@ class DocumentSource(FileSource[Any]):
         self._prepare()
 
     def _numbers(self) -> Int64s:
-        """Return `int64[files, 3]`: number of documents, number of tokens, and code of the dtype of each file.
+        """Return `int64[files, 3]`: number of documents, tokens, and dtype's code of each file.
 
         The stamps (sizes and modification times) of the files are stored in the source.
         """
@@ -162,10 +162,16 @@ class DocumentSource(FileSource[Any]):
         return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise ValueError if the source cannot read these files together; a subclass may override it."""
+        """Raise ValueError if the source cannot read these files together.
+
+        A subclass may override it.
+        """
 
     def _why_none(self) -> str:
-        """Return the end of the error message for files without documents: the reason, if it is known, and a remedy."""
+        """Return the end of the error message for files without documents.
+
+        It has the reason, if it is known, and a remedy.
+        """
         return "Pass other files"
 
     def _prepare(self) -> None:
@@ -242,7 +248,7 @@ class DocumentSource(FileSource[Any]):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of documents and tokens, and a digest of dtype, name, some offsets and some tokens.
+        """Number of documents and tokens, and a digest of dtype, name, some offsets and tokens.
 
         For several files also a digest of their names and sizes.
 
@@ -272,7 +278,7 @@ class DocumentSource(FileSource[Any]):
         }
 
     def _names(self) -> dict[str, str]:
-        """Return `{"files": digest of the files' names and sizes}`; an empty dict if there is only one file."""
+        """Return `{"files": digest of the files' names and sizes}`; {} for only one file."""
         name = name_of if self._is_in_store else os.path.basename  # which takes a third of the time
         names = list(zip(map(name, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
@@ -295,7 +301,10 @@ class TokenDocuments(DocumentSource):
 
     @property
     def lengths(self) -> Any:
-        """Number of tokens of each document, in the structure of a record: `{"tokens": int64[documents]}`, read-only."""
+        """Number of tokens of each document: `{"tokens": int64[documents]}`.
+
+        They are in the structure of a record, and read-only.
+        """
         return self._lengths if self._name is None else {self._name: self._lengths}
 
 

@@ -99,7 +99,9 @@ def map_npy(path: str, name: str, remedy: str) -> np.memmap[Any, Any]:
 
 @contextmanager
 def _npy_errors(name: str, remedy: str) -> Iterator[None]:
-    """Context manager that turns errors about the content of a `.npy` file into a SourceError that names the file `name`.
+    """Turn errors about the content of a `.npy` file into a SourceError with the file's `name`.
+
+    A context manager.
 
     FileNotFoundError, MemoryError and SourceError pass unchanged.
     """

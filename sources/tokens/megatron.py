@@ -1,4 +1,4 @@
-"""Source of Megatron-LM's indexed datasets: documents, or sequences, of tokens in `.bin` and `.idx` files.
+"""Source of Megatron-LM's indexed datasets: documents, or sequences, in `.bin` and `.idx` files.
 
     .idx   9 bytes MAGIC | uint64 version, 1 | uint8 code of the tokens' dtype | uint64 sequences |
     uint64 documents + 1
@@ -182,7 +182,9 @@ class MegatronIndex(NamedTuple):
     documents: Array
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
-        """Return two arrays: for each of these sequences, the index of its first token, and that after its last token.
+        """Return two arrays: for each of these sequences, its first token and the end.
+
+        They have the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the sequences.
@@ -191,7 +193,7 @@ class MegatronIndex(NamedTuple):
         return starts, starts + self.lengths[places]
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if a sequence exceeds a `.bin` file of `tokens` tokens; else do nothing."""
+        """Raise SourceError if a sequence exceeds a `.bin` file of `tokens` tokens."""
         for first in range(0, len(self.lengths), _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE, len(self.lengths)))
             starts, stops = self.sequences(places)
