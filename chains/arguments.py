@@ -20,7 +20,9 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return `seed`; or, if it is None, a seed derived from the seed that an earlier `seed()` of the dataset has set.
+    """Return `seed` or, if it is None, a derived seed.
+
+    It is derived from the seed that an earlier `seed()` of the dataset has set.
 
     Args:
         method: name of the method, for the error message.
@@ -87,7 +89,9 @@ def finite(method: str, length: int, what: str = "") -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if a dataset is a slice of a shuffled dataset, whose elements differ from epoch to epoch; else do nothing.
+    """Warn if a dataset is a slice of a shuffled dataset.
+
+    Its elements differ from epoch to epoch.
 
     Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
     its first epoch. A slice with a step above 1 causes no warning.
@@ -150,7 +154,10 @@ def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """Return an index of a dataset's element, after checking that it fits 64 bits; IndexError if it does not."""
+    """Return an index of a dataset's element.
+
+    Check that it fits 64 bits; raise IndexError if it does not.
+    """
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
@@ -218,7 +225,9 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([one, other])`.
+    """Static method that joins the datasets passed to it.
+
+    For example `MapDataset.concatenate([one, other])`.
 
     It can be called only through the class. Access through a dataset raises AttributeError, because
     users would expect that dataset to be joined too.
@@ -235,7 +244,9 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a function a static method that can only be called through the class, for methods that join datasets.
+    """Make a function a static method that can only be called through the class.
+
+    It is for methods that join datasets.
 
     Access through an object raises AttributeError.
     """

@@ -1,4 +1,4 @@
-"""Stream of a Hugging Face `datasets.IterableDataset`, which is resumed with the states of `datasets`.
+"""Stream of a Hugging Face `datasets.IterableDataset`, resumed with the states of `datasets`.
 
 A state has the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
 `datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a
@@ -99,7 +99,10 @@ class _Epochs:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
+        """Values that identify the dataset in states.
+
+        They are name, split, columns, shards, kinds of its steps, and the epochs.
+        """
         info = self._dataset.info
         return {
             "name": [
@@ -172,7 +175,7 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the current position: {"epoch": its number, "place": state of `datasets` within the epoch}.
+        """Return the current position: {"epoch": number, "place": state of `datasets` in it}.
 
         `place` is None at the start of the epoch.
         """
@@ -235,7 +238,10 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step of a dataset (for example a map), and all steps from which it gets its rows, down to the files."""
+    """Yield a step of a dataset (for example a map), and all steps below it.
+
+    From these it gets its rows, down to the files.
+    """
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -262,7 +268,9 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return the part of a dataset that one shard reads: every shard_count-th of the dataset's own shards (its files).
+    """Return the part of a dataset that one shard reads.
+
+    It is every shard_count-th of the dataset's own shards (its files).
 
     Raises:
         ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is

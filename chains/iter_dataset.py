@@ -86,7 +86,10 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The only dataset that was passed to `__init__` of a user's class; ValueError if there were none or several."""
+        """The only dataset that was passed to `__init__` of a user's class.
+
+        Raise ValueError if there were none or several.
+        """
         (parent,) = self._parents
         return parent
 
@@ -95,7 +98,10 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's own class, over whose `__iter__` the engine loops; TypeError if it has none."""
+        """Return the stream of a user's own class, over whose `__iter__` the engine loops.
+
+        Raise TypeError if it has none.
+        """
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__. Define it in the class, or call "
@@ -147,7 +153,9 @@ class IterMethods(
         return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
-        """Make batches of `batch_size` of the same rows; `drop_remainder=True` drops a last batch that is not full.
+        """Make batches of `batch_size` of the same rows.
+
+        `drop_remainder=True` drops a last batch that is not full.
 
         >>> from headrace import MapDataset
         >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
@@ -225,7 +233,10 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Return this dataset with a seed, in `[0, 2^64)`. Later random operations that have none derive theirs from it."""
+        """Return this dataset with a seed in `[0, 2^64)`.
+
+        Later random operations that have none derive theirs from it.
+        """
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:

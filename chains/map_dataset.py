@@ -95,7 +95,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
+        """Return the element at an index, or None if a filter dropped it.
+
+        Return a dataset for a slice, and a list for many indices.
 
         Raises:
             IndexError: if an index exceeds 64 bits, the dataset is empty, or an index of an endless
@@ -133,7 +135,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices, len(self))))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made; `headrace.trace` does so for a loader.
+        """Return the source's records from which the element at an index is made.
+
+        `headrace.trace` does so for a loader.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -153,7 +157,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
+        """Values that identify the dataset in states.
+
+        They are kind, number of elements and a digest of the chain, as JSON values.
+        """
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -221,7 +228,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`; ValueError if it is empty.
+        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`.
+
+        Raise ValueError if it is empty.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -252,7 +261,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def select_from_datasets(
         datasets: Sequence[MapDataset[Any]], selection_map: Any
     ) -> MapDataset[Any]:
-        """Select elements of several datasets by `selection_map[index]`: (index of the dataset, index in it).
+        """Select elements of several datasets by `selection_map[index]`.
+
+        It has (index of the dataset, index in it).
 
         Args:
             datasets: datasets of any lengths.
@@ -326,7 +337,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
-        """Combine the elements that datasets of equal length have at an index: to a tuple, or to a dict if they are in a dict.
+        """Combine the elements that datasets of equal length have at an index.
+
+        The result is a tuple, or a dict if they are in a dict.
 
         Raises:
             TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their
@@ -354,7 +367,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice (step 1) of a shuffled dataset."""
+    """Return the elements at indices `int64[n]`.
+
+    Warn if they are in later epochs of a slice (step 1) of a shuffled dataset.
+    """
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(
             dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements"
@@ -363,7 +379,10 @@ def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[A
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap `at`, a `__getitem__` for ints: for a slice return a dataset, for a list of indices a list of elements."""
+    """Wrap `at`, a `__getitem__` for ints, for slices and lists.
+
+    For a slice return a dataset, for a list of indices a list of elements.
+    """
 
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:
@@ -397,14 +416,19 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of an epoch's elements that the source states; None if it does not, or if they were changed or never end."""
+        """Lengths of an epoch's elements that the source states.
+
+        None if it does not, or if they were changed or never end.
+        """
         length = self._tree.length
         return (
             None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
         )
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of the rows of `pack`, each the sum of its segments' costs; None for any other dataset.
+        """Return the costs of the rows of `pack`, each the sum of its segments' costs.
+
+        Return None for any other dataset.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None
@@ -418,7 +442,10 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function of an index so that its first call with an index outside the first epoch causes a warning."""
+        """Wrap a function of an index  to warn once.
+
+        The first call with an index outside the first epoch causes the warning.
+        """
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:

@@ -265,7 +265,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def join(
         self, other: SourceLike, *, on: str, how: Literal["inner", "left"] = "inner"
     ) -> ChainT:
-        """Join each element, a dict, with the element of another dataset that has the same value in a field.
+        """Join each element, a dict, with another dataset's element of the same value in a field.
 
         Args:
             other: the other dataset, or anything that `MapDataset.source` takes. It has each value

@@ -1,4 +1,6 @@
-"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
+"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
+
+It also has options for running it.
 
 The engine of `DataLoader` runs the tree. This module makes, joins and changes such streams.
 """
@@ -42,7 +44,9 @@ from .trees import leaves_of, line_of, named, over_epochs, over_leaves, rules_ab
 
 @dataclass(frozen=True)
 class Stream:
-    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
+    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
+
+    It also has options for running it.
 
     Attributes:
         tree: the tree, which the engine compiles.
@@ -74,7 +78,10 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return this stream with another tree of nodes, which has `operations` more operations than its own tree."""
+        """Return this stream with another tree of nodes.
+
+        It has `operations` more operations than its own tree.
+        """
         return dataclasses.replace(
             self,
             tree=tree,
@@ -150,7 +157,9 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Make the order of a growing source one that can change, if the chain reads whole epochs of this source only.
+    """Make the order of a growing source one that can change.
+
+    Do so if the chain reads whole epochs of this source only.
 
     Otherwise return the leaf (a source with its order) unchanged.
 
@@ -196,7 +205,10 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node; return other sources unchanged."""
+    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node.
+
+    Return other sources unchanged.
+    """
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
 
@@ -229,7 +241,10 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join streams by a rule that decides which stream gives the next row; JoinError if their shard options differ."""
+    """Join streams by a rule that decides which stream gives the next row.
+
+    Raise JoinError if their shard options differ.
+    """
     inputs = tuple(named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
@@ -248,7 +263,10 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 def interleaved(
     streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None
 ) -> Stream:
-    """Take an element of each of `cycle_length` open streams in turn (None: all); when one ends, the next one is opened."""
+    """Take an element of each of `cycle_length` open streams in turn (None: all).
+
+    When one ends, the next one is opened.
+    """
     count = len(streams)
     cycle = (
         count
@@ -261,7 +279,7 @@ def interleaved(
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Return the stream without the records `omit` of its source, which `IterDataset.omit` describes.
+    """Return the stream without the records `omit` of its source; see `IterDataset.omit`.
 
     Raises:
         TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the
@@ -294,7 +312,10 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Return the first `count` elements of `stream`; TypeError or ValueError if `count` is not an int of at least 1."""
+    """Return the first `count` elements of `stream`.
+
+    Raise TypeError or ValueError if `count` is not an int of at least 1.
+    """
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
@@ -305,7 +326,10 @@ def cached(stream: Stream) -> Stream:
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """Return a stream that repeats all elements `num_epochs` times (at least 1); without end for None."""
+    """Return a stream that repeats all elements `num_epochs` times (at least 1).
+
+    None: endlessly.
+    """
     times = (
         None
         if num_epochs is None
@@ -315,7 +339,9 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 
 def run_through(dataset: Any, endless: bool = False) -> Stream:
-    """Return the stream of a user's own dataset class, which can only be iterated over, without random access.
+    """Return the stream of a user's own dataset class.
+
+    It can only be iterated over, without random access.
 
     Args:
         dataset: the dataset.
@@ -327,7 +353,9 @@ def run_through(dataset: Any, endless: bool = False) -> Stream:
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of the datasets in an object: the object itself, or items of lists and dicts in it.
+    """Yield the fingerprints of the datasets in an object.
+
+    They may be the object itself, or items of lists and dicts in it.
 
     Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
     them, the length of the list is yielded last.
@@ -345,7 +373,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """Select a shard of each source; raise ValueError if a source already reads one of several shards."""
+    """Select a shard of each source; raise ValueError if a source already reads one of several."""
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
@@ -363,7 +391,9 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """Return a stream joined from several streams, with the options of all of them; JoinError if their shards differ.
+    """Return a stream joined from several streams, with the options of all of them.
+
+    Raise JoinError if their shards differ.
 
     `tree` is its tree of nodes, which has `operations` operations more than the streams together.
     """

@@ -1,4 +1,7 @@
-"""Trees of nodes from which the engine compiles a pipeline: find and replace their leaves, and repeat them."""
+"""Trees of nodes from which the engine compiles a pipeline.
+
+Find and replace their leaves, and repeat them.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +63,12 @@ def over_epochs(tree: Tree, epochs: int | None) -> Tree:
 
 
 def line_of(tree: Tree) -> list[Tree]:
-    """Return the node at the top of a tree and the nodes below it, down to the first source or join."""
+    """Return the top node of a tree and the nodes below it, down to the first source or join."""
     return [tree, *line_of(tree.input)] if isinstance(tree, Apply) else [tree]
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return the tree with each of its leaves (a leaf is a source with its order) replaced by `change(leaf)`."""
+    """Return the tree with its leaves (sources with their orders) replaced by `change(leaf)`."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

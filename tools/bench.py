@@ -1,4 +1,4 @@
-"""The command `headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
+"""The command `headrace bench PROGRAM.py[:name]`: tell what a program's training step waits for.
 
 The verdict goes to standard output. What the program prints is dropped, unless `--show-output` is
 given. With a name, batches are taken from that loader. Without a name, the program runs as in a

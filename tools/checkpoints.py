@@ -1,4 +1,4 @@
-"""Describe and compare checkpoints: state files, or folders that contain them, as Orbax writes them."""
+"""Describe and compare checkpoints: state files, or folders with them, as of Orbax."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def compared(one: Path, two: Path) -> list[str]:
 
 
 def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
-    """Return the states of the checkpoint at a path: a file, or a folder with one file for each process.
+    """Return the states of the checkpoint at a path: a file, or a folder with a file per process.
 
     Args:
         path: the path. With `step`, it may also be a folder of several checkpoints.
@@ -187,7 +187,7 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
 
 
 def checkpoints(path: Path) -> Iterator[Checkpoint]:
-    """Yield the checkpoints in the folder at a path and in all folders inside it, or the one file at the path.
+    """Yield the checkpoints in the folder at a path and all folders in it, or the file there.
 
     Raises:
         CheckpointError: there is no checkpoint, or a state cannot be read.
@@ -225,7 +225,10 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """Return a sort key for paths, with which folders that are named by a number sort by its value: "9" before "10"."""
+    """Return a sort key for paths.
+
+    Folders that are named by a number sort by its value: "9" before "10".
+    """
     return [
         (not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in path.parts
     ]
@@ -241,7 +244,10 @@ def _read(file: Path) -> LoaderState:
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
-    """Return facts about the states of a checkpoint in words: a dict of a subject, such as "epoch", to its value."""
+    """Return facts about the states of a checkpoint in words.
+
+    It is a dict of a subject, such as "epoch", to its value.
+    """
     first, lineage = states[0], states[0].history.shards[0]
     earlier = [
         f"{len(layer)} shards"
@@ -286,7 +292,10 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Return the epoch of a shard's next record, and how far it is through the epoch: "2 (at 31.5 %)"; or "unknown"."""
+    """Return the epoch of a shard's next record, and its place there.
+
+    For example "2 (at 31.5 %)", or "unknown".
+    """
     sampler = state.identity.order
     records = sampler.get("records") or sampler.get("length")
     if type(records) is not int or not 0 < records < ENDLESS:

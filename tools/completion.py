@@ -1,4 +1,4 @@
-"""Shell completion: print the script for a shell, which shtab makes from the command line parser."""
+"""Shell completion: print a shell's script, which shtab makes from the command line parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `headrace plan`: measure a program's batch, and compute how many workers hide the work on it.
+"""The command `headrace plan`: measure a batch, and compute how many workers hide its work.
 
 Batches are made and measured in one thread. No cluster is needed for the computation. Several
 things work at the same time, and a step takes as long as the slowest: the user's thread, which
@@ -90,7 +90,9 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """Return a plan that hides the work, with a tenth to spare; if the network is too slow, the plan that comes closest.
+        """Return a plan that hides the work with a tenth to spare.
+
+        If the network is too slow, return the plan that comes closest.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -105,7 +107,10 @@ class Plan:
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON: the fields, the sentence, and a step's time for up to 8 nodes."""
+        """Return everything as plain values for JSON.
+
+        These are the fields, the sentence, and a step's time for up to 8 nodes.
+        """
         keys = ("nodes", "workers", "seconds", "share_waited")
         return {
             "sentence": self.sentence,
@@ -153,7 +158,9 @@ class Plan:
         return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
-        """Yield (nodes, workers, seconds of a step, share of waiting) for 0 to 8 nodes, but no more than in the plan.
+        """Yield (nodes, workers, seconds of a step, share of waiting)  per number of nodes.
+
+        There are 0 to 8 nodes, but no more than in the plan.
 
         There are as many workers as keep the cores busy, but at least one, and no more than in the
         plan.

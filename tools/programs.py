@@ -94,7 +94,9 @@ class Program:
 
     @contextmanager
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
-        """Run the program as in a shell up to its first loop, and return a context with the loop's iterator or feeder.
+        """Run the program as in a shell up to its first loop.
+
+        Return a context with the loop's iterator or feeder.
 
         The iterator is closed at the end of the context.
 
@@ -197,7 +199,9 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Return a context with an empty module for a program, in which `sys.argv` and `sys.path` are as in a shell.
+    """Return a context with an empty module for a program.
+
+    In it `sys.argv` and `sys.path` are as in a shell.
 
     Worker processes receive the module's definitions by value, as for every program.
 
@@ -227,7 +231,9 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def program_errors(path: Path) -> Iterator[None]:
-    """Return a context in which an exception of the program at `path` becomes an error with the program's line, if known.
+    """Return a context in which an exception of the program at `path` becomes an error.
+
+    The error names the program's line, if it is known.
 
     If the program exits with status 0, the context ends without an error.
 

@@ -104,7 +104,9 @@ def _about_execution(description: Any) -> Iterator[str]:
 
 
 def _kind(thing: Any) -> str:
-    """Return the name of an object's class if the class is built in or headrace's; else "a class of the program".
+    """Return the name of an object's class if the class is built in or headrace's.
+
+    For other classes return "a class of the program".
 
     >>> _kind([]), _kind(Program("train.py")), _kind(argparse.Namespace())
     ('list', 'Program', 'a class of the program')

@@ -59,7 +59,9 @@ class ResumeReport:
 def check_resume(
     loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)
 ) -> ResumeReport:
-    """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
+    """Check that a pipeline gives the same stream, bit for bit.
+
+    It must do so wherever it is resumed, and with any number of workers.
 
     The first `steps` elements are made once, a second time with the same operations, and then with
     each of `worker_counts`. The stream is then resumed many times, and two elements are compared
@@ -138,7 +140,10 @@ def description_of(loader: Any, function: str) -> LoaderDescription:
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator over `pipeline`, with `workers` worker processes and all other options of `loader`."""
+    """Return an iterator over `pipeline`, with `workers` worker processes.
+
+    All other options are those of `loader`.
+    """
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
@@ -193,7 +198,7 @@ class _Unpickler(pickle.Unpickler):
 def _first_run(
     loader: LoaderDescription, pipeline: Pipeline, steps: int
 ) -> tuple[list[Any], list[bytes]]:
-    """Run the first `steps` steps of a pipeline without workers, with the other options of the loader.
+    """Run the first `steps` steps of a pipeline without workers, with the loader's other options.
 
     Returns:
         Checksums of the elements, and the state before each element. If the stream ends before
@@ -251,7 +256,9 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
     def run(
         part: Pipeline, workers: int = 0, state: bytes | None = None
     ) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """Run a part of the pipeline, from a state or from the beginning, and stop 100 records after the first difference.
+        """Run a part of the pipeline, from a state or from the beginning.
+
+        Stop 100 records after the first difference.
 
         Args:
             part: the part.
@@ -392,7 +399,9 @@ class _Opaque:
 
 
 def _pickled(value: Any) -> bytes:
-    """Return the pickle of a copy of an object that was pickled and unpickled; its class name if it cannot be pickled.
+    """Return the pickle of a copy of an object that was pickled and unpickled.
+
+    Return its class name if it cannot be pickled.
 
     An object and its unpickled copy may have different pickles; two copies have the same.
     """

@@ -54,11 +54,14 @@ class NodeRecords:
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """Return the indices `int64[n]` of the elements at places (indices within the epoch): the places themselves."""
+        """Return the indices `int64[n]` of the elements at places (indices within the epoch).
+
+        These are the places themselves.
+        """
         return places
 
     def name_of(self, place: int) -> str:
-        """Return a text for messages that names the element at a place (index within the epoch), and its records."""
+        """Return a text that names the element at a place (index in the epoch) and its records."""
         names = [
             f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}"
             for used in self.made_of(0, place)
@@ -82,7 +85,7 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line (source, order and operations for the engine) whose source has planned batches as records.
+    """A line (source, order, operations) whose source has planned batches as records.
 
     The engine can run it with a repeat after the batches, if no operation merges several batches.
     It cannot run it with another change of the order, such as a shuffle or a slice.
@@ -97,7 +100,9 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs (`keeps_indices`).
+        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs .
+
+        Such a `Repeat` has `keeps_indices`.
 
         Return None for another map, or if an operation merges several batches: the engine cannot
         run such a line.
@@ -113,7 +118,7 @@ class BudgetLine(Line):
 
 @dataclass(frozen=True, eq=False)
 class BudgetBatched(OfSeveral):
-    """A node whose elements are batches (made by `BudgetBatch`) of the elements of each epoch of another node.
+    """A node whose elements are batches (made by `BudgetBatch`) of each epoch of another node.
 
     Attributes:
         input: the node of the elements.
@@ -182,5 +187,8 @@ class BudgetBatched(OfSeveral):
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations) with which the engine makes the batches, for any number of shards."""
+        """The line (source, order and operations) with which the engine makes the batches.
+
+        They serve any number of shards.
+        """
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

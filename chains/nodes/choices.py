@@ -1,4 +1,6 @@
-"""Choices: maps from an index of a joined dataset to the index of one of its parts, and an index in this part.
+"""Choices: maps from an index of a joined dataset to a part.
+
+They give the index of the part, and an index in this part.
 
 In: indices. Out: indices of parts, and indices in these parts.
 """
@@ -22,7 +24,7 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index of a joined dataset to the index of one of its parts, and an index in this part."""
+    """Map from an index of a joined dataset to the index of a part, and an index in this part."""
 
     @property
     def length(self) -> int:
@@ -49,15 +51,20 @@ class Choice(Protocol):
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Convert indices `int64[n]` of the joined dataset to indices of parts, and indices in these parts: `int64[n]` each."""
+        """Convert indices of the joined dataset to indices of parts, and indices in these.
+
+        All are `int64[n]`.
+        """
 
     def one(self, index: int) -> tuple[int, int]:
-        """Convert one index of the joined dataset to the index of a part, and the index in this part."""
+        """Convert one index of the joined dataset to the index of a part and one in it."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler that draws the records which this choice chooses, or None if there is no such sampler.
+        """Return a sampler that draws the records which this choice chooses.
+
+        Return None if there is no such sampler.
 
         Args:
             orders: the sampler of each part, by name.
@@ -67,7 +74,7 @@ class Choice(Protocol):
 
 @dataclass(frozen=True)
 class OneAfterAnother(Choice):
-    """A choice that concatenates: all elements of the first dataset, then all of the second, and so on.
+    """A choice that concatenates: all of the first dataset, then all of the second, and so on.
 
     The next epoch consists of the next epoch of each dataset.
 
@@ -191,12 +198,15 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """For each dataset, in the order in which `MixOrder` numbers them: its index in `lengths`."""
+        """For each dataset, in the order of `MixOrder`: its index in `lengths`."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """Number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
+        """Number of elements of each dataset that are drawn in an epoch of the mix.
+
+        Zeros for an endless mix.
+        """
         return (
             self._mix.order.counts(self.length)
             if self.length < ENDLESS

@@ -24,7 +24,9 @@ from .reordered import Reordered
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:
-    """Return a node that reads the same records at `index` and at `index + span`: all epochs have the first one's order.
+    """Return a node that reads the same records at `index` and at `index + span`.
+
+    All epochs have the first one's order.
 
     Random maps may draw different random numbers for the two elements.
 

@@ -94,7 +94,7 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method or operation that drops elements, at this node or below it; None if none does."""
+        """Name of a method or operation that drops elements, here or below; None if none does."""
         return (
             super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
         )
@@ -114,7 +114,10 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index: returns the operation's result; None for a dropped element."""
+        """Function of an element (not None) and its index.
+
+        It returns the operation's result; None for a dropped element.
+        """
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -147,13 +150,13 @@ class Applied(OnOne):
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gives the same results as this node, when it runs the operation itself."""
+        """True if the engine gives this node's results when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations for the engine) of the node below, with this operation added.
+        """The line (source, order, operations) of the node below, with this operation added.
 
         If the results of the engine would differ from this node's, the line has this node as its
         source, and no operations.
@@ -178,7 +181,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes (batches, flat maps) whose elements have other indices than the elements below them."""
+    """Base of nodes (batches, flat maps) whose elements have other indices than those below."""
 
     keeps_indices = False
 
@@ -191,13 +194,16 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node and a `Line` of its elements in their order, because another order below would change them."""
+        """Return this node and a `Line` of its elements in their order.
+
+        Another order below would change them.
+        """
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: each element below has `max_fan_out` indices here; unused indices give None."""
+    """A node of a flat map: each element has `max_fan_out` indices; unused ones give None."""
 
     @cached_property
     def _fan_out(self) -> int:
@@ -233,7 +239,9 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at `index`, from which random maps derive random numbers.
+        """Return the position and row of the element at `index`.
+
+        Random maps derive random numbers from them.
 
         The position is that of the input element from which the element was made. The row is
         computed from the input's row, and from the index of the element among all elements made of
@@ -284,7 +292,10 @@ class Batched(Regrouped):
         )[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of a batch's first element, and the index after its last one; IndexError for more than 64 bits."""
+        """Return the index of a batch's first element, and the index after its last one.
+
+        Raise IndexError for more than 64 bits.
+        """
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
@@ -371,7 +382,10 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row: the sum of its segments' costs, computed from lengths by `cost` (None: the length)."""
+        """Return the cost of each row: the sum of its segments' costs.
+
+        `cost` computes it from lengths (None: the length).
+        """
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:

@@ -46,7 +46,7 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node that joins several nodes: each of its elements is an element of one of them, chosen by `choice`.
+    """A node that joins several nodes: each element is one of theirs, chosen by `choice`.
 
     Attributes:
         nodes: the nodes.
@@ -137,7 +137,10 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The `Line` that the engine runs: one `MixedSource` of all nodes, an order made of their orders, and no operations."""
+        """The `Line` that the engine runs.
+
+        It has one `MixedSource` of all nodes, an order made of their orders, and no operations.
+        """
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (
@@ -169,7 +172,7 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys(IndexMap):
-    """Index map of a node that joins several parts: maps its index to a key of the `MixedSource` of the parts.
+    """Index map of a node that joins several parts: index to a key of their `MixedSource`.
 
     With n parts, record i of part p has key `i * n + p`.
 
@@ -212,7 +215,7 @@ class ChosenKeys(IndexMap):
 
 @dataclass(frozen=True, eq=False)
 class Zipped(OnSeveral):
-    """A node that combines the elements which several nodes have at the same index, to a tuple or a dict.
+    """A node that combines the elements of several nodes at the same index to a tuple or a dict.
 
     Attributes:
         nodes: the nodes, of equal length.
@@ -276,7 +279,11 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Always None: if the user's dataset returns None as an element, a batch gets the None, and may raise an error."""
+        """Always None.
+
+        If the user's dataset returns None as an element, a batch gets the None, and may raise an
+        error.
+        """
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -286,17 +293,26 @@ class Own(OnSeveral):
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the element of the user's dataset as the only record, because it is unknown from what it is made."""
+        """Return the element of the user's dataset as the only record.
+
+        It is unknown from what it is made.
+        """
         return [UsedRecord(self.dataset, index)]
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the elements for the loader; one of them is that the dataset returns one element per call."""
+        """Facts about the elements for the loader.
+
+        One of them is that the dataset returns one element per call.
+        """
         return super().facts._replace(reads_singly=True)
 
     @property
     def operations(self) -> int:
-        """Number of operations below this node, plus 1: the user's dataset itself counts as an operation."""
+        """Number of operations below this node, plus 1.
+
+        The user's dataset itself counts as an operation.
+        """
         return int(super().operations) + 1
 
     @property

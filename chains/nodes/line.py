@@ -1,4 +1,6 @@
-"""A line: the form of a chain that the engine of `DataLoader` runs directly, instead of asking nodes for elements.
+"""A line: the form of a chain that the engine of `DataLoader` runs directly.
+
+It does not ask nodes for elements.
 
 It consists of a source, an order of the source's records, and operations on the records. A node
 that does not fit becomes the source of the line: the engine asks it for elements.
@@ -34,7 +36,7 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """A source, an order of its records, and operations on the records, which the engine runs directly.
+    """A source, an order of its records, and operations on them; the engine runs it directly.
 
     Attributes:
         source: source of the records.
@@ -80,7 +82,9 @@ class Line:
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Return this line (source, order, operations) repeated for several epochs; `epochs` is None for no end.
+        """Return this line (source, order, operations) repeated for several epochs.
+
+        `epochs` is None for no end.
 
         The result is None if a batch would cross the end of an epoch. If batches drop their
         remainder, and no operation uses positions, the remainder is removed from the order instead.
@@ -95,7 +99,9 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return a line with the same source and operations, whose records come in the order that `index_map` gives.
+        """Return a line with the same source and operations.
+
+        Its records come in the order that `index_map` gives.
 
         `index_map` converts positions of the new line to positions of this line.
         """
@@ -126,7 +132,7 @@ class Line:
     def tree(
         self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None
     ) -> Apply:
-        """Return the nodes that the engine runs: the source read in its order, and the operations on it.
+        """Return the nodes that the engine runs: the source read in its order, and operations.
 
         Args:
             shard: the shard of this process.

@@ -30,11 +30,16 @@ from ...sources.provenance import UsedRecord
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
-"""For each joined dataset below a node: the last seed set by `seed(…)`, and the number of nodes in between."""
+"""For each joined dataset below a node: the last seed set by `seed(…)`, and its distance.
+
+The distance is the number of nodes in between.
+"""
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Combine the seeds set in the inputs of a node: return those that apply to the node, the nearest one first.
+    """Combine the seeds set in the inputs of a node.
+
+    Return those that apply to the node, the nearest one first.
 
     Args:
         of_inputs: for each input, pairs of a seed set below it and its distance from the input, in
@@ -48,7 +53,7 @@ def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain, or None if there are none.
+    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain; None without any.
 
     Args:
         seeds: pairs of a seed and the number of nodes since it was set; the result depends on both.
@@ -63,7 +68,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Make a property of a node that combines the values of the same property of the nodes directly below it.
+    """Make a property of a node that combines the values of this property of the nodes below it.
 
     Args:
         name: name of the property.
@@ -167,11 +172,14 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at an index, from which random maps derive random numbers."""
+        """Return the position and row of the element at an index.
+
+        Random maps derive random numbers from them.
+        """
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the mixed or concatenated dataset from which the element at an index comes.
+        """Return the name of the mixed or concatenated dataset of the element at an index.
 
         Return None if no datasets are joined below, the element comes from several, or its dataset
         is unknown.
@@ -187,12 +195,15 @@ class Node:
 
     @property
     def line(self) -> Line:
-        """The `Line` (source, order of its records, operations) that the engine runs for this node."""
+        """The `Line` (source, order, operations) that the engine runs for this node."""
         return self.evaluated
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the node's elements, if the node is used as a source; they follow from the facts of the sources below."""
+        """Facts about the node's elements, if it is used as a source.
+
+        They follow from the facts of the sources below.
+        """
         below = [node.facts for node in self.inputs]
         wanted = [each.reads_ahead for each in below]
         return SourceFacts(
@@ -204,7 +215,10 @@ class Node:
 
     @property
     def evaluated(self) -> Line:
-        """A `Line` with this node as its source and no operations, for nodes whose operations the engine cannot run."""
+        """A `Line` with this node as its source and no operations.
+
+        It is for nodes whose operations the engine cannot run.
+        """
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
@@ -218,7 +232,10 @@ class Node:
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return only the dataclass fields for pickling: values derived from them may not be valid in other processes."""
+        """Return only the dataclass fields for pickling.
+
+        Values derived from them may not be valid in other processes.
+        """
         return fields_of(self) or {}
 
 
@@ -274,7 +291,10 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """Return the fingerprint of a node that is used as a source: kind, length and digests, as JSON values."""
+    """Return the fingerprint of a node that is used as a source: JSON values.
+
+    They are kind, length and digests.
+    """
     later = {
         name: digest(value, 12)
         for name, value in (("mixes", node.mixes), ("selections", node.selections))
@@ -317,7 +337,10 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes (packs, batches by budget) whose elements are made of several elements below, by a known plan."""
+    """Base of nodes (packs, batches by budget) whose elements are made  of several below.
+
+    A known plan says of which.
+    """
 
     @property
     def operations(self) -> int:
@@ -333,7 +356,9 @@ class OfSeveral(OnOne):
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Context manager that adds a note with the names of the mixed datasets to an error of a batch or a pack.
+    """Add a note with the mixed datasets' names to an error of a batch or a pack.
+
+    A context manager.
 
     A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is
     raised again.

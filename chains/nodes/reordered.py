@@ -47,7 +47,11 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: operations above that derive their seeds from this node have these seeds among their own parameters."""
+        """None, as no seed is needed.
+
+        Operations above that derive their seeds from this node have these seeds among their own
+        parameters.
+        """
         return None
 
     @property
@@ -161,7 +165,9 @@ class LivingElements(Reordered):
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make the node without the records that a user names, and without records that were deleted from its source.
+        """Make the node without the records that a user names.
+
+        Leave out records that were deleted from its source too.
 
         If there are no such records, the elements are those of `node`.
 

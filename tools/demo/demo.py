@@ -166,7 +166,7 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print how many of `count` records would be lost or repeated by a loader in which each worker has its own order."""
+    """Print how many of `count` records would be lost or repeated with an order in each worker."""
     lost = resumed_by_step_count(
         count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS
     )

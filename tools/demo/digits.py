@@ -1,4 +1,4 @@
-"""Data of the demo: images of handwritten digits, or of drawn ones if scikit-learn is not installed."""
+"""Data of the demo: images of handwritten digits, or drawn ones without scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DRAWN = 1797
 
 
 def load_digits() -> tuple[dict[str, Any], str]:
-    """Return the data of the demo, and a text that says what they are, such as "handwritten digits".
+    """Return the data of the demo, and a text that says what they are, e.g. "handwritten digits".
 
     The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the
     record). The digits are handwritten, or drawn by this module if scikit-learn is not installed.

@@ -60,7 +60,9 @@ class LostRecords:
 def resumed_by_step_count(
     count: int, batch_size: int, step: int, workers: tuple[int, int]
 ) -> LostRecords:
-    """Simulate a loader in which each worker batches a part of the records, and which resumes by skipping steps.
+    """Simulate a loader in which each worker batches a part of the records.
+
+    It resumes by skipping steps.
 
     It runs with the first number of workers up to the step, and then with the second. The result
     says how many records it loses or repeats.
@@ -85,7 +87,9 @@ def resumed_by_step_count(
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of an epoch, as lists of record indices, in the order in which a loader with workers delivers them.
+    """Return the batches of an epoch, as lists of record indices.
+
+    They are in the order in which a loader with workers delivers them.
 
     Each worker batches every n-th record of the shuffled order, and the workers' batches come in
     turn.

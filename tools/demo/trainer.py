@@ -35,7 +35,9 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return a boolean mask: True for records that are used for tests and not for training, i.e. every fifth record.
+    """Return a boolean mask that is True for every fifth record.
+
+    These records are used for tests and not for training.
 
     Args:
         numbers: indices of the records.
@@ -75,7 +77,7 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """Create a file in `folder` named after this process's id, so that the demo can kill the worker.
+    """Create a file in `folder` named after this process's id: the demo can kill the worker.
 
     Called in each new worker, with its index and the number of workers, which are not used.
     """
@@ -148,7 +150,10 @@ def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Return weights and the loader's state from the checkpoint in `folder`; new weights and b"" if there is no checkpoint."""
+    """Return weights and the loader's state from the checkpoint in `folder`.
+
+    Return new weights and b"" if there is no checkpoint.
+    """
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()
@@ -162,7 +167,10 @@ def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
 
 
 def _model(jax: Any) -> tuple[Any, Any]:
-    """Return two functions: a training step (gradient descent with momentum), and a network of two layers."""
+    """Return two functions: a training step, and a network of two layers.
+
+    The step is gradient descent with momentum.
+    """
 
     def logits(weights: Any, images: Any) -> Any:
         return jax.nn.relu(images.reshape(len(images), -1) @ weights["first"]) @ weights["second"]

@@ -78,7 +78,7 @@ def diagnose(
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """Measure how fast batches are made in one thread, without workers and without reading in advance.
+    """Measure how fast batches are made in one thread, without workers or reading in advance.
 
     In the result, `source.reads` is the number of concurrent reads that the loader itself would
     make.
@@ -160,7 +160,7 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Observations of a loop, each with counts and times up to then: at its start, after warm-up, and now.
+    """Observations of a loop, with counts and times up to then: at start, after warm-up, and now.
 
     Args:
         loop: an iterator or a feeder.
@@ -179,7 +179,10 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Return True if, since warm-up, the loop made the wanted number of steps and four tasks, and if it ran for 0.3 s."""
+        """Return True if the loop made the wanted steps and four tasks since warm-up.
+
+        It must also have run for 0.3 s.
+        """
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -191,7 +194,10 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Return True if both loops have the same source, operations and number of workers, as two epochs of a loader do."""
+        """Return True if both loops have the same source, operations and worker count.
+
+        Two epochs of a loader do.
+        """
         return self._runs == other._runs
 
     @property
@@ -207,7 +213,9 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """Return the two observations to measure between: the latest one that is at least three steps old, and one made now.
+        """Return the two observations to measure between.
+
+        They are the latest one that is at least three steps old, and one made now.
 
         Raises:
             ProgramError: the loop has made fewer than three steps.

@@ -161,7 +161,10 @@ def _keeps_up(measured: Measured, fastest: float) -> str:
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """Return a text that says what the step waits for, and where that is done: in workers, a feeder or your thread."""
+    """Return a text that says what the step waits for, and where that is done.
+
+    It is done in workers, a feeder or your thread.
+    """
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
@@ -272,4 +275,7 @@ _FED = {
     "hosts": ("agreeing", "other hosts are {} later with each batch"),
     "transfer": ("transfer", "the transfer to the devices takes {} a batch"),
 }
-"""For each kind of finding in a device feeder: the attribute of `Feeding` that has its seconds, and its description."""
+"""For each kind of finding in a device feeder, its attribute of `Feeding` and description.
+
+The attribute has its seconds.
+"""

@@ -1,4 +1,4 @@
-"""Find the time of each operation inside a source, if the source is itself a dataset with operations.
+"""Find the time of each operation inside a source that is a dataset with operations.
 
 Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time
 counts as reading. Some records are read a second time, to find each operation's share of this time.
@@ -26,7 +26,7 @@ READING = "reading"
 
 
 class Clock:
-    """A clock that counts the time for the operation that is running, by its name, or for reading."""
+    """A clock that counts time for the operation that runs, by its name, or for reading."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -101,7 +101,9 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Read records again with a clock, and split the measured time of reading between the source and its operations.
+    """Read records again with a clock.
+
+    Split the measured time of reading between the source and its operations.
 
     The split has the shares of the second reading.
 
@@ -146,7 +148,10 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """Return a copy of a mix or dataset in which a clock times every node; any other source is returned unchanged."""
+    """Return a copy of a mix or dataset in which a clock times every node.
+
+    Any other source is returned unchanged.
+    """
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
@@ -155,7 +160,10 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """Return a copy of a node, or of a tuple of nodes, in which a clock times every node; any other value unchanged."""
+    """Return a copy of a node, or of a tuple of nodes, in which a clock times every node.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(value, Node):
         fields = {name: _timed(field, clock) for name, field in (fields_of(value) or {}).items()}
         return Clocked(dataclasses.replace(value, **fields), clock)

@@ -1,4 +1,6 @@
-"""Collect facts about a pipeline for a verdict, and time its source in the sampler's order and in the order of keys.
+"""Collect facts about a pipeline for a verdict.
+
+Time its source in the sampler's order and in the order of keys.
 
 Only `timed` reads records.
 """
@@ -90,7 +92,9 @@ def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
 
 
 def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
-    """Return the facts about a source with the times to read a record in the sampler's order and in the order of keys.
+    """Return the facts about a source and the times of a read.
+
+    These are for a record in the sampler's order and in the order of keys.
 
     Also with the share of that time in which the processor was at work. Reads are made at several
     positions, and the best time is used. The facts are unchanged if the source has no random access

@@ -6,7 +6,10 @@ import logging
 from types import TracebackType
 
 SHARE, LEAST_SECONDS = 0.5, 0.5
-"""A task that takes longer than this share of the measuring time, and than this number of seconds, counts as hanging."""
+"""Share of the measuring time, and number of seconds, beyond which a task hangs.
+
+A task that takes longer than both counts as hanging.
+"""
 
 
 class HangNotes(logging.Handler):

@@ -1,4 +1,6 @@
-"""Measurement of a loop, before it is judged: plain numbers per step, in seconds unless stated otherwise.
+"""Measurement of a loop, before it is judged: plain numbers per step in seconds.
+
+Other units are stated.
 
 The numbers may come from a run, a test or a file.
 """
@@ -26,7 +28,9 @@ HANDED = 25e-6
 
 @dataclass(frozen=True)
 class WorkPart:
-    """A part of the work of one step, done by the workers or, without workers, by the thread of the user or of a feeder.
+    """A part of the work of one step.
+
+    The workers do it or, without workers, the thread of the user or of a feeder.
 
     Attributes:
         name: name of the operation, or description of other work.
@@ -69,7 +73,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Seconds per step that the user of a device feeder waits, without the wait for the batch on the host.
+    """Seconds per step that a device feeder's user waits, without those for the host's batch.
 
     Attributes:
         transforming: seconds in which `transform` ran.
@@ -279,12 +283,15 @@ class Measured:
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """True if reading is slower than memory can be, because of the sampler or of mapped files."""
+        """True if reading is slower than memory can be, due to the sampler or mapped files."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
     def hand_over(self) -> float:
-        """Seconds in `next` after the workers had finished a batch, to receive it; with a feeder, its `hand_over`."""
+        """Seconds in `next` after the workers had finished a batch, to receive it.
+
+        With a feeder, its `hand_over`.
+        """
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

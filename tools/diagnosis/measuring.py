@@ -30,7 +30,7 @@ from .work import Work, grown, slow_reads
 MUCH_READING = 0.25  # if reading takes a smaller share of the work, the source is not timed
 MUCH_SAMPLING = 0.1  # if the sampler takes a smaller share of the work, its time counts as reading
 UNEVEN = 1.3
-"""If reads take on average this many times as long as a usual read, records with far longer reads are searched for."""
+"""Ratio of the average read to a usual read that starts a search for slow records."""
 # if processors work for more than this share of the operations' time, operations wait for
 # processors only
 WAITS = 0.5
@@ -107,7 +107,7 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
 @dataclass
 class Lock:
-    """Measures how long threads wait for Python's lock (GIL): how late a thread returns from short sleeps.
+    """Measures how long threads wait for Python's lock (GIL): the delay after short sleeps.
 
     Attributes:
         late: delay of each sleep, in seconds.
@@ -213,7 +213,9 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
 
 
 def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measured:
-    """Return the measurement of the longest of several loops over one loader, with the mean step time of all loops.
+    """Return the measurement of the longest of several loops over one loader.
+
+    Its step time is the mean of all loops.
 
     Args:
         longest: measurement of the longest loop.
@@ -253,7 +255,9 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _with_sampler(loop: Measured) -> Measured:
-    """Return the measurement with the sampler's work as a separate part, if it is at least a tenth of the work.
+    """Return the measurement with the sampler's work as a separate part.
+
+    Do so if it is at least a tenth of the work.
 
     Otherwise it stays a part of reading.
     """
@@ -269,7 +273,10 @@ def _with_sampler(loop: Measured) -> Measured:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Return the number of workers: with "auto" the current number, in a cluster the number that did tasks."""
+    """Return the number of workers.
+
+    With "auto" it is the current number, in a cluster the number that did tasks.
+    """
     if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -295,7 +302,7 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of the waiting for results of tasks in which workers had not yet finished them.
+    """Return the share of the wait for tasks' results in which workers had not finished them.
 
     The rest is hand-over. If nothing was waited for, the result is 1.
     """

@@ -11,7 +11,9 @@ _PILLOW = "PIL"
 
 
 def uses_pillow(function: Callable[..., Any] | None) -> bool:
-    """Return True if the code of a function refers to Pillow: by its import, or by one of its modules or objects.
+    """Return True if the code of a function refers to Pillow.
+
+    It may name its import, or one of its modules or objects.
 
     >>> def decoded(path):
     ...     from PIL import Image

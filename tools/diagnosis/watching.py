@@ -43,7 +43,9 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """Add a loop when it begins, and set its options to time every task and to report tasks that take too long.
+        """Add a loop when it begins.
+
+        Set its options to time every task and to report tasks that take too long.
 
         Called on the thread of the loop.
         """
@@ -57,7 +59,7 @@ class Loops:
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
-        """Return True if enough steps were measured, in one loop or in several short loops over one loader.
+        """Return True if enough steps were measured, in one or several loops over a loader.
 
         If the program is not expected to make steps, the first step is enough.
         """
@@ -71,7 +73,10 @@ class Loops:
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
-        """Close all loops, after the program has ended, so that none of them reads while the source is measured."""
+        """Close all loops after the program has ended.
+
+        None of them must read while the source is measured.
+        """
         for each in self._all:
             with suppress(InUseError):  # a thread of the program goes on
                 each.loop.close()

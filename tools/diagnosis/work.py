@@ -1,4 +1,4 @@
-"""Split the work of a step into operations, and find the few records that take far longer than others.
+"""Split the work of a step into operations, and find records that take far longer.
 
 In: the statistics of an iterator before and after some steps, and the tasks between them. Out:
 seconds of each operation; the slowest record; the records that a filter drops.
@@ -127,7 +127,7 @@ class Work:
             batched = batched or takes
 
     def rare(self) -> Rare | None:
-        """Return the cost of slow records, if a few tasks take far longer than the others; else None.
+        """Return the cost of slow records, if a few tasks take far longer; else None.
 
         The slowest task is repeated twice, and must be slow at the same record each time.
         """
@@ -160,7 +160,9 @@ class Work:
         return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """Return which records a filter drops, and the work that was done for them before; None if there is no filter.
+        """Return which records a filter drops, and the work that was done for them before.
+
+        Return None if there is no filter.
 
         Only the first stage that reads records is considered. The result is also None if it has an
         operation that makes more or fewer elements in another way.
@@ -186,7 +188,7 @@ class Work:
         )
 
     def alone(self, part: WorkPart) -> float:
-        """Return the seconds of an operation per element when one task is repeated while nothing else runs.
+        """Return the seconds of an operation per element when a task is repeated alone.
 
         Returns 0 if no task can be repeated.
 
@@ -234,7 +236,7 @@ class Work:
 
 
 def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
-    """Return by how much a field of the statistics of some stages, all together, has grown between two times.
+    """Return the growth of a field of the statistics of some stages together, between two times.
 
     Args:
         before: statistics at the first time.
@@ -259,7 +261,7 @@ def _each(task: TaskEvent) -> float:
 
 
 def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
-    """Find records whose reads take far longer than others, in the task whose records took longest to read.
+    """Find records whose reads take far longer than others, in the task that read longest.
 
     Up to 512 records are read a second time, for up to 3 seconds; the slowest must be slow a third
     time.

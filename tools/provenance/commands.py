@@ -85,7 +85,7 @@ def print_diff(options: argparse.Namespace) -> int:
 
 @contextmanager
 def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
-    """Return a context with the loader of a program or, with the option `--run`, the iterator of its first loop.
+    """Return a context with the loader of a program or, with `--run`, its first loop's iterator.
 
     Output of the program goes to standard error until the loader or the loop is there.
 

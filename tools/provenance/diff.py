@@ -30,7 +30,7 @@ from .streams import Described, states_of
 
 # Chosen: if records are balanced differently, the first positions mostly differ already.
 MOST_DEALT = 1 << 16
-"""Largest number of a shard's positions that are compared if records are balanced among shards by cost."""
+"""Largest number of a shard's positions compared if records are balanced among shards by cost."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,10 @@ class _Side:
         return cls(pipeline, states, identity, skipped, known, list(identity.sizes))
 
     def labelled(self, what: str) -> dict[str, Any]:
-        """Return a part of the stream's description, such as "sampler" or "source", as plain values."""
+        """Return a part of the stream's description as plain values.
+
+        Such a part is "sampler" or "source".
+        """
         values: dict[str, Any] = self.identity.labelled[what]
         return values
 
@@ -201,7 +204,10 @@ class _Side:
         return list(map(self.states[0].order, range(len(self.identity.orders))))
 
     def order(self, beside: Collection[str]) -> SavedOrder:
-        """Return all that decides the order of the stream as one order, without the values named in `beside`."""
+        """Return all that decides the order of the stream as one order.
+
+        Leave out the values named in `beside`.
+        """
         described = {
             name: value for name, value in self.labelled("sampler").items() if name not in beside
         }
@@ -215,7 +221,10 @@ class _Side:
 
     @property
     def deal(self) -> tuple[Any, int, int]:
-        """Division of records among shards: the balance by cost (or None), number of shards, size of its blocks (or 0)."""
+        """Division of records among shards.
+
+        It has the balance by cost (or None), number of shards, and size of its blocks (or 0).
+        """
         lineage = (
             self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].history.shards[0]
         )
@@ -223,7 +232,9 @@ class _Side:
         return self.identity.order.get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step with the position at which two orders differ; None if it is unknown without running the pipeline.
+        """Return the step with the position at which two orders differ.
+
+        Return None if it is unknown without running the pipeline.
 
         Args:
             found: the difference.
@@ -307,7 +318,7 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield reasons if batch sizes or numbers of shards differ, which together decide the global batches."""
+    """Yield reasons if batch sizes or numbers of shards differ, which decide the global batches."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
@@ -388,7 +399,7 @@ def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """Return the first step at which a shard gets other positions in one pipeline than in the other.
+    """Return the first step at which a shard has other positions in one pipeline than the other.
 
     `ENDLESS` means that no compared position differs; None, that it is unknown.
     """
@@ -402,7 +413,10 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """Return the kind of a reason ("order", "weights", "epochs" or "seed"), from the texts that describe the difference."""
+    """Return the kind of a reason ("order", "weights", "epochs" or "seed").
+
+    It is found from the texts that describe the difference.
+    """
     kinds = dict.fromkeys(("weights", "ramp", "changes", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next(
@@ -412,7 +426,9 @@ def _kind(words: Sequence[str]) -> str:
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if only one of two runs loops over `loader.epochs()`, where a batch ends with each epoch.
+    """Yield a reason if only one of two runs loops over `loader.epochs()`.
+
+    There a batch ends with each epoch.
 
     Only states show this.
     """
@@ -441,7 +457,7 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield reasons if shards or batch sizes changed differently in the runs before the two checkpoints."""
+    """Yield reasons if shards or batch sizes changed differently before the two checkpoints."""
     layers = [side.states[0].history.shards[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
@@ -458,7 +474,10 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _describe_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" if there is no run."""
+    """Describe where the first run of a history stopped.
+
+    It gives number of shards and smallest position; "nothing" if there is no run.
+    """
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -466,7 +485,9 @@ def _describe_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return how many steps the runs of a history made, if they had the batches and shards of `before`; else None.
+    """Return how many steps the runs of a history made with the shards of `before`.
+
+    Return None if they did not have the batches and shards of `before`.
 
     Args:
         layers: for each run, the local position that each shard reached.
@@ -485,7 +506,10 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """Return the step at which the run of `side` changed from the batch size of `other` to its own; None if it did not."""
+    """Return the step at which the run of `side` changed from the batch size of `other` to its own.
+
+    Return None if it did not.
+    """
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if (
         unit == before

@@ -118,7 +118,9 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the place in the stream after the first rows of a section of a pipeline; None if only running it would tell.
+    """Return the place in the stream after the first rows of a section of a pipeline.
+
+    Return None if only running it would tell.
 
     That is so, for example, if an operation drops or adds elements, or errors are skipped.
 
@@ -212,7 +214,7 @@ class Search:
     def at(
         cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool
     ) -> Search:
-        """Return a search in a stream, from the states of a run; without states, from the beginning.
+        """Return a search in a stream from a run's states; without states, from the beginning.
 
         Args:
             described: the stream, on a shard.
@@ -254,7 +256,7 @@ class Search:
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """Return the search in the epoch that contains a step, and the number of the step in that epoch.
+        """Return the search in the epoch that contains a step, and the step's number in that epoch.
 
         If the run does not loop over `loader.epochs()`, it is this search and the step itself.
 

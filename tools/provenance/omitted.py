@@ -170,7 +170,9 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each source of a pipeline by index, the sorted keys to search for, in the form that the source uses.
+    """Return, for each source of a pipeline by index, the sorted keys to search for.
+
+    They are in the form that the source uses.
 
     Args:
         pipeline: pipeline of the loader.
@@ -274,7 +276,10 @@ def _in_leaf(
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield (position of this shard, position over all shards, key) of wanted records at positions `[start, stop)`."""
+    """Yield (position of this shard, position over all shards, key)  of wanted records.
+
+    Their positions are in `[start, stop)`.
+    """
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

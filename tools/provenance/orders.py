@@ -1,4 +1,6 @@
-"""Find the first position at which two orders differ, from what checkpoints say about them and, if available, their samplers.
+"""Find the first position at which two orders differ.
+
+Use what checkpoints say about them and, if available, their samplers.
 
 Positions are compared in blocks, from the first position at which the descriptions allow a
 difference.
@@ -115,7 +117,7 @@ class Order:
 def first_difference(
     saved: SavedOrder, present: SavedOrder, pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """Return the first difference of two orders; None if both are mixes that are known to be the same.
+    """Return the first difference of two orders; None if both are mixes known to be the same.
 
     The fingerprints may differ although the orders are the same. If no compared position differs,
     the `position` of the result is None. If nothing can be compared, it is 0.
@@ -141,7 +143,7 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """Compare two orders at up to `most` positions from `start` on, and return their first difference.
+    """Compare two orders at up to `most` positions from `start` on; return the first difference.
 
     Returns None if both are mixes with the same weights at all positions and the same length: these
     need no comparison. If no compared position differs, the `position` of the result is None.
@@ -177,7 +179,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """Describe the weights of a mix that differ between two orders at a position; "" if none differ."""
+    """Describe weights of a mix that differ between two orders at a position; "" if none do."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -236,13 +238,19 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: SavedOrder) -> Order | None:
-    """Return the order of an `IndexSampler` from its fingerprint; None for another sampler, or if its records changed."""
+    """Return the order of an `IndexSampler` from its fingerprint.
+
+    Return None for another sampler, or if its records changed.
+    """
     order = None if told.changes or OMITTED in told.described else index_order_of(told.described)
     return None if order is None else Order.of_sampler(order)
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return how many rows of the last join (mix, zip and others) make one element; None if there is none or it varies."""
+    """Return how many rows of the last join (mix, zip and others) make one element.
+
+    Return None if there is none or it varies.
+    """
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

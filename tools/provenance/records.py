@@ -1,4 +1,7 @@
-"""Find the first position at which two streams have other records, because records were appended or omitted."""
+"""Find the first position at which two streams have other records.
+
+They differ because records were appended or omitted.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def records_differences(
 def _taken_apart(
     told: Identity, orders: Sequence[SavedOrder]
 ) -> tuple[dict[str, SavedOrder], list[Any]]:
-    """Split a stream's description into its orders by name, and all other values that decide the order.
+    """Split a stream's description into its orders by name, and all other values that decide order.
 
     There is an order for each part of a mix, or for each joined stream. A single order has the name
     "".
@@ -103,7 +106,7 @@ def _histories(one: SavedOrder, two: SavedOrder) -> tuple[RecordsHistory, Record
 
 
 def _records(told: SavedOrder) -> dict[str, Any]:
-    """Return {"records": number} for an order; {} if the checkpoint does not have the number of records."""
+    """Return {"records": number} for an order; {} if the checkpoint lacks the number."""
     return {RECORDS: told.described[RECORDS]} if RECORDS in told.described else {}
 
 

@@ -48,7 +48,9 @@ class LeftOut(Operation):
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline that keeps only what decides which records are in an element, as quick to run as possible.
+    """Return a pipeline that keeps only what decides which records are in an element.
+
+    It is as quick to run as possible.
 
     Other operations are replaced by some that do nothing, and sources whose records are not needed
     by numbers.

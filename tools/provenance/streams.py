@@ -1,4 +1,4 @@
-"""Find the pipeline and the position of a stream or checkpoint that a user passes to `trace` or `diff`."""
+"""Find the pipeline and the position of a stream or checkpoint passed to `trace` or `diff`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """Return the description of a loader, a dataset, one of these on devices, an iterator, or a feeder.
+        """Return the description of a loader, a dataset, these on devices, an iterator or feeder.
 
         Raises:
             TypeError: `loader` is none of these.
@@ -110,12 +110,17 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """Return the `DataLoader`'s iterator of a loop: itself, or that of a feeder or of `loader.epochs()`; None otherwise."""
+    """Return the `DataLoader`'s iterator of a loop, if it has one.
+
+    It is the loop itself, or that of a feeder or of `loader.epochs()`. Return None otherwise.
+    """
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
-    """Return the states of a checkpoint: a file or folder, or results of `get_state` of one shard or of all shards.
+    """Return the states of a checkpoint.
+
+    It is a file or folder, or results of `get_state` of one shard or of all shards.
 
     Args:
         checkpoint: the checkpoint.

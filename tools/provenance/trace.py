@@ -242,7 +242,7 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield, for each record of an element that comes from a growing source, a text about its generation.
+    """Yield, for each record of an element from a growing source, a text about its generation.
 
     A generation is a version of the list of the source's files.
     """

@@ -28,7 +28,10 @@ HIDDEN = 0.1
 LARGER = 8  # for batches that are too small, this many times as many records are proposed. Chosen
 # Chosen: better than everything that was measured.
 LEAST, FASTEST = 5e-6, 20e9
-"""Smallest number of seconds of a step, and most bytes of batches per second, that are promised in a best case."""
+"""Smallest number of seconds of a step and most bytes per second that are promised.
+
+The bytes are of batches. Both are for a best case.
+"""
 # Chosen: no two runs take the same time. If other programs use processors now, the factor is
 # larger.
 NOISE = 1.15
@@ -40,7 +43,9 @@ Best cases ("up to") are divided by it.
 # Measured with the programs of docs/performance.md: the code and data of a step are no longer in
 # the caches.
 SMALL, COLD = 1 / 6, 1.6
-"""Share, and factor: a step that takes less than this share of the current one may be faster by up to this factor.
+"""Share, and factor of the speed of a step.
+
+A step that takes less than this share of the current one may be faster by up to this factor.
 
 Work is measured while other work interrupts it, and is faster without interruptions.
 """
@@ -99,7 +104,10 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """Propose as many workers as hide the work or still help; if the user's step is unknown, at most twice as many, or 2."""
+    """Propose as many workers as hide the work or still help.
+
+    If the user's step is unknown, propose at most twice as many, or 2.
+    """
     if measured.worker_kind == "thread" and (
         measured.at_work > 0.5 or measured.seconds_of("sampler")
     ):
@@ -140,7 +148,10 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose threads in place of worker processes, if preparing batches for sending takes over a fifth of the work."""
+    """Propose threads in place of worker processes.
+
+    Do so if preparing batches for sending takes over a fifth of the work.
+    """
     if (
         measured.worker_kind == "process"
         and measured.workers
@@ -201,7 +212,7 @@ def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
 
 
 def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
-    """Return a function that proposes a change which makes a part of a device feeder's time shorter.
+    """Return a function that proposes how to shorten a part of a device feeder's time.
 
     Args:
         share: share of its time by which it gets shorter.
@@ -270,7 +281,7 @@ def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_reads(ends_sentence: bool) -> _Propose:
-    """Return a function that proposes as many concurrent reads as hide the reading, or as still help.
+    """Return a function that proposes as many concurrent reads as hide the reading, or still help.
 
     Args:
         ends_sentence: True if this is the remedy, which ends the sentence about the finding.
@@ -290,7 +301,10 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """Return two texts on how to get `count` concurrent reads in each process: one for the list of changes, a shorter one."""
+    """Return two texts on how to get `count` concurrent reads in each process.
+
+    One is for the list of changes, the other is shorter.
+    """
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
@@ -322,7 +336,7 @@ def _limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to filter earlier: before the operations whose results the filter drops, or by keys."""
+    """Propose to filter earlier: before operations whose results it drops, or by keys."""
     dropped = measured.dropped
     assert dropped is not None, "it was found"
     kept, filtered = 1 - dropped.share, measured

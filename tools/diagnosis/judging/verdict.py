@@ -1,4 +1,6 @@
-"""Find the part of a loop that the user waits for, and compute the duration of a step after a change. No I/O.
+"""Find the part of a loop that the user waits for, and compute a step's duration after a change.
+
+It does no I/O.
 
 Several things work at the same time, and a step takes as long as the slowest: the user's thread,
 which receives batches and does the user's own work; the workers, which share their work; the
@@ -22,7 +24,7 @@ from ..measured import Measured, PartKind, WorkPart
 
 # From the workload `mnist`.
 HAND_OVER = 1e-4
-"""Seconds that the user's thread needs to receive a batch from a worker, if this was not measured."""
+"""Seconds that the user's thread takes to get a batch from a worker, if this was not measured."""
 
 CLOSE = 1.03  # a step that takes this many times as long as without waiting counts as good enough
 # share of the time of all cores that counts as full. Chosen: other programs and the system need the
@@ -78,7 +80,10 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Compute the seconds that this machine's cores, without those that other programs use, need for a step."""
+    """Compute the seconds that this machine's cores need for a step.
+
+    Cores that other programs use are left out.
+    """
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
@@ -114,7 +119,10 @@ def _busy(measured: Measured, reads: int | None) -> float:
 
 
 def enough_workers(measured: Measured) -> int:
-    """Return the smallest number of workers that hides their work, or beyond which more gain nothing; at most 512."""
+    """Return the smallest number of workers that hides their work; at most 512.
+
+    If more than some number gain nothing, return that number.
+    """
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
     return 1 + bisect_left(
         range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal
@@ -156,12 +164,14 @@ def all_cores_work(measured: Measured) -> bool:
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Return the share of a step of `seconds` seconds in which the user waits, i.e. does not do their own work."""
+    """Return the share of a step of `seconds` seconds in which the user does no own work."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """Return how many reads can run at a time in all places (processes or actors that read ahead) together.
+    """Return how many reads can run at a time together.
+
+    They run in all places, i.e. processes or actors that read ahead.
 
     Args:
         measured: the measurement.
@@ -215,7 +225,7 @@ def lag(measured: Measured) -> float:
 
 
 def slowed(measured: Measured) -> float:
-    """Return how many times as long a read takes beside other reads as it takes alone; 1 if unknown."""
+    """Return how many times as long a read takes beside others as alone; 1 if unknown."""
     alone = measured.source.random
     if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
         return 1.0
@@ -223,7 +233,7 @@ def slowed(measured: Measured) -> float:
 
 
 def is_limited(measured: Measured) -> bool:
-    """Return True if reads wait for one another, and not for the processors or the interpreter's lock."""
+    """Return True if reads wait for one another, not for processors or Python's lock."""
     at_work = measured.reading_processor / measured.places()
     return (
         slowed(measured) > SLOWED
@@ -233,7 +243,9 @@ def is_limited(measured: Measured) -> bool:
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """Return how many reads must run at a time, in each process or actor that reads ahead, to read a step's records in time.
+    """Return how many reads must run at a time to read a step's records in time.
+
+    The number is for each process or actor that reads ahead.
 
     The result is at most the largest number that is proposed.
 
@@ -273,12 +285,23 @@ LITTLE = (
 SHORT_CALL = 50e-6
 """A call of fewer seconds mostly consists of Python's own cost for calls and small arrays."""
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
-"""If a batch takes fewer seconds and has fewer records, the cost of each batch may be more than that of its records."""
+"""Limit of seconds of a batch, as a share of those of the compared one.
+
+If a batch takes fewer seconds and has fewer records, the cost of each batch may be more than that
+of its records.
+"""
 RARE, MUCH = 0.45, 0.4
-"""If fewer than the first share of the tasks take more than the second share of the time, the user waits for rare records."""
+"""Shares of the tasks and of the time that tell of rare slow records.
+
+If fewer than the first share of the tasks take more than the second share of the time, the user
+waits for rare records.
+"""
 FEW_RECORDS = 64  # with fewer records in a file, opening files takes most of the time. Chosen
 GROUPED = 2.0
-"""If the sampler's order takes this many times as long as the order of keys, many records are read in vain."""
+"""Ratio of the times of the sampler's order and of the order of keys, as a limit.
+
+Above it many records are read in vain.
+"""
 MANY_TOGETHER = (
     8  # if this many records are decompressed to read one, that takes most of the time. Chosen
 )
@@ -288,7 +311,10 @@ WAITS = 0.5
 # if workers work for more than this share of their time, they decide how long a step is. Chosen
 BUSY = 0.9
 FILTERED = 0.5
-"""If a filter drops more than this share of the records, after more than this share of the work, it is the finding."""
+"""Shares of records that a filter drops, and of the work before it, as limits.
+
+If a filter drops more than the first, after more than the second, it is the finding.
+"""
 
 # Chosen: processors also share caches.
 IN_TURN = 1.7
@@ -385,7 +411,9 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host.
+    """Return the part of a device feeder that the user waits for.
+
+    Return None if they wait longer for batches on the host.
 
     The result is also None without a feeder, and if the workers are busy almost all the time,
     because they then decide how long a step takes.
@@ -408,7 +436,10 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """Return the operation (or reading) that takes far longer for a few records, if these take much of the time; else None."""
+    """Return the operation (or reading) that takes far longer for a few records.
+
+    Return None if these do not take much of the time.
+    """
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
