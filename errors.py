@@ -124,7 +124,9 @@ class NothingPassesError(HeadraceError, RuntimeError):
 
 
 class JoinError(HeadraceError, ValueError):
-    """Datasets cannot be joined; or a join, limit or repeat cannot continue, for example on other shards.
+    """Datasets cannot be joined.
+
+    Or a join, limit or repeat cannot continue, for example on other shards.
 
     The message names the reason.
     """

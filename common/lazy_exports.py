@@ -71,7 +71,10 @@ def optional_library(module: str, user: str, extra: str) -> Any:
 
 
 def installed(group: str, name: str) -> Any:
-    """Return the object that an installed package offers as entry point `name` of `group`; None if none does."""
+    """Return the object that an installed package offers as entry point `name` of `group`.
+
+    Return None if none does.
+    """
     point = _entry_points(group).get(name)
     return None if point is None else point.load()
 

@@ -89,7 +89,10 @@ class _Pickler(Pickler):
     # cloudpickle leaves out the names of files.
 
     def reducer_override(self, obj: Any) -> Any:
-        """Pickle code objects with their file names (for notebooks, also the text); all else as cloudpickle does."""
+        """Pickle code objects with their file names (for notebooks, also the text).
+
+        All else as cloudpickle does.
+        """
         if type(obj) is not CodeType:
             return super().reducer_override(obj)
         name = obj.co_filename

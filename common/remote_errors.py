@@ -74,7 +74,10 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception with the text of its traceback; `decode` makes an equal or similar one in another process."""
+    """Pickle an exception with the text of its traceback.
+
+    `decode` makes an equal or similar one in another process.
+    """
     text = redacted("".join(traceback.format_exception(error)))
     copies = (
         data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None
@@ -102,7 +105,9 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 
 
 def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
-    """Pickle `copy`; return None if this fails, or if the unpickled exception would differ from `error`.
+    """Pickle `copy`.
+
+    Return None if this fails, or if the unpickled exception would differ from `error`.
 
     It must have the message of `error`, and, by name, every attribute in `vars(error)` that can be
     pickled.

@@ -53,7 +53,9 @@ def has_processes() -> bool:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal; for a number without a name, as most real-time signals have, the number.
+    """Return the name of a signal.
+
+    For a number without a name, as most real-time signals have, the number.
 
     >>> signal_name(9), signal_name(40)
     ('SIGKILL', '40')

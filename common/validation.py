@@ -117,7 +117,10 @@ def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
 
 
 def _power(number: int) -> str:
-    """Format a large limit that is a power of two, or one less, as such: "2^55", "2^32 - 1"; else as digits."""
+    """Format a large limit that is a power of two, or one less, as such: "2^55", "2^32 - 1".
+
+    Else as digits.
+    """
     for base, text in ((number, ""), (number + 1, " - 1")):
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"

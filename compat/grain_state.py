@@ -229,7 +229,9 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
 
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
-    """Return the number of batches that Grain delivered; 0 if the numbers of records do not determine it.
+    """Return the number of batches that Grain delivered.
+
+    Return 0 if the numbers of records do not determine it.
 
     Args:
         reached: number of records that each of Grain's workers delivered.

@@ -220,7 +220,9 @@ def _plan(
     workers: int,
     anew: bool,
 ) -> list[Shard]:
-    """Return the stored plan of an earlier run of this conversion; without one, make a plan and store it.
+    """Return the stored plan of an earlier run of this conversion.
+
+    Without one, make a plan and store it.
 
     Args:
         target: target folder.

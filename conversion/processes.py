@@ -45,7 +45,10 @@ _GRACE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Said:
-    """Message of a worker: progress since the last message; at the end of a part also its result, or its error as bytes."""
+    """Message of a worker: progress since the last message.
+
+    At the end of a part also its result, or its error as bytes.
+    """
 
     records: int = 0
     weight: float = 0.0

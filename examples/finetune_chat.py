@@ -247,7 +247,10 @@ def verify(holds, claim):
 
 
 def in_random_order(lengths, rows):
-    """The padding of batches of `rows` chats, each padded to its longest; the slower host of a step beside the mean of both."""
+    """The padding of batches of `rows` chats, each padded to its longest.
+
+    The slower host of a step beside the mean of both.
+    """
     chosen = (
         np.random.default_rng(0)
         .permutation(lengths)[: len(lengths) // (2 * rows) * 2 * rows]

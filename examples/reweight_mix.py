@@ -56,7 +56,10 @@ def loss(weights, images, labels):
 
 
 def train(folder, killed_at):
-    """Train from the checkpoint in `folder`, or from the start; kill this process after step `killed_at`, if given."""
+    """Train from the checkpoint in `folder`, or from the start.
+
+    Kill this process after step `killed_at`, if given.
+    """
     sources, valid = parts()
     sampler = headrace.MixSampler(sources, shuffle=True, seed=0, when_exhausted="repeat")
     batches = iter(

@@ -1,4 +1,6 @@
-"""Train a language model on packed documents of two kinds; kill it; go on with other hosts and workers.
+"""Train a language model on packed documents of two kinds; kill it.
+
+Go on with other hosts and workers.
 
 The text is on every machine that has Python: the functions of its standard library, and the
 paragraphs of its manual.
@@ -73,7 +75,10 @@ def prose():
 
 
 def write_documents(folder):
-    """Two files of tokens, which are bytes here; of each kind as many documents as are wanted, from everywhere."""
+    """Two files of tokens, which are bytes here.
+
+    Of each kind as many documents as are wanted, from everywhere.
+    """
     for name, kind in (("code", code), ("prose", prose)):
         found = [np.frombuffer(document, np.uint8) for document in kind()]
         chosen = np.linspace(0, len(found) - 1, DOCUMENTS[name]).astype(int)

@@ -178,7 +178,10 @@ def read(ledgers):
 
 
 def kill_in_the_middle(run):
-    """SIGKILL to all processes of a run, once they are past a certain step; what they had written down."""
+    """SIGKILL to all processes of a run, once they are past a certain step.
+
+    What they had written down.
+    """
     processes, ledgers = run
     while max((line["step"] for line in read(ledgers)), default=0) < KILL_BEHIND:
         if any(process.poll() is not None for process in processes):

@@ -127,7 +127,10 @@ def kill_a_node():
 
 
 def train_on_cluster(path):
-    """The same training, fed by a cluster that loses a node and gets another one; and what was logged."""
+    """The same training, fed by a cluster that loses a node and gets another one.
+
+    And what was logged.
+    """
     import ray
     from ray.cluster_utils import Cluster
 

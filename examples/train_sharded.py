@@ -88,7 +88,10 @@ def loss_of(params, window):
 
 @jax.jit
 def update(state, batch):
-    """One step of Adam (Kingma & Ba 2015); the gradient is summed over the devices by jit, as the sharding says."""
+    """One step of Adam (Kingma & Ba 2015).
+
+    The gradient is summed over the devices by jit, as the sharding says.
+    """
     loss, gradient = jax.value_and_grad(loss_of)(state["params"], batch["window"])
     step = state["step"] + 1
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)

@@ -36,7 +36,10 @@ def _moved_and_written(descriptor: int, data: bytes, offset: int) -> int:
 
 
 read_at = getattr(os, "pread", _moved_and_read)
-"""`read_at(descriptor, length, offset)`: return `length` bytes; fewer at the end of the file, and if `length` exceeds 2 GiB."""
+"""`read_at(descriptor, length, offset)`: return `length` bytes.
+
+It is fewer at the end of the file, and if `length` exceeds 2 GiB.
+"""
 
 write_at = getattr(os, "pwrite", _moved_and_written)
 """`write_at(descriptor, data, offset)`: write bytes, and return the number of bytes written."""

@@ -104,7 +104,9 @@ def open_file(
 def local_copy(
     path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None
 ) -> Iterator[str]:
-    """Yield the path of a local copy of a file; for a local file, its own path, without a check that it exists.
+    """Yield the path of a local copy of a file.
+
+    For a local file, its own path, without a check that it exists.
 
     A copy of a remote file is in the cache, and is kept during the block.
 

@@ -23,7 +23,9 @@ _WHOLE = re.compile("-?[0-9]+")
 
 
 def checked_partitioning(partitioning: str | None) -> bool:
-    """Return True if the names of folders are fields: `partitioning` is "hive"; False if it is None.
+    """Return True if the names of folders are fields: `partitioning` is "hive".
+
+    Return False if it is None.
 
     Raises:
         ValueError: it is something else.
@@ -56,7 +58,9 @@ def top_folder(paths: Sequence[str]) -> str:
 
 
 def values_in(path: str, top: str) -> dict[str, str | None]:
-    """Return the fields that the folders of a file name, with their values; None for Hive's name of a missing value.
+    """Return the fields that the folders of a file name, with their values.
+
+    Return None for Hive's name of a missing value.
 
     Args:
         path: path of the file.

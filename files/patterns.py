@@ -145,7 +145,10 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _names(folder: str, hidden: bool = False) -> list[str]:
-    """Return the names in a folder, without hidden ones unless `hidden` is True; [] if the folder cannot be listed."""
+    """Return the names in a folder, without hidden ones unless `hidden` is True.
+
+    Return [] if the folder cannot be listed.
+    """
     with suppress(OSError):
         return [name for name in os.listdir(folder or ".") if hidden or not name.startswith(".")]
     return []

@@ -18,7 +18,10 @@ from ..errors import SourceError
 
 
 class Stamp(NamedTuple):
-    """Size in bytes, and modification time in ns; for a remote file, a text that identifies its version, or None."""
+    """Size in bytes, and modification time in ns.
+
+    For a remote file, a text that identifies its version, or None.
+    """
 
     size: int
     modified: int | str | None

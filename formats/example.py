@@ -176,7 +176,10 @@ class Decoder:
 
     @property
     def described(self) -> list[Any] | None:
-        """JSON values that describe the requested features and their types, for a fingerprint; None for all features."""
+        """JSON values that describe the requested features and their types, for a fingerprint.
+
+        It is None for all features.
+        """
         if self._sequences is None:
             return None if self._features is None else _described(self._features)
         return [*_described(self._features or {}), {"sequences": _described(self._sequences)}]

@@ -215,7 +215,10 @@ def write_index(place: str, kind: str, index: Index) -> None:
 
 
 def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """Return a stored index; None if it is missing or damaged, or belongs to another version of the file or another kind.
+    """Return a stored index.
+
+    Return None if it is missing or damaged, or belongs to another version of the file or another
+    kind.
 
     Args:
         place: path of the index file.

@@ -28,7 +28,10 @@ from .tar import BLOCK, sample_name
 from .tar_links import Member
 
 MOST_CHECKED = 64
-"""Number of headers that are checked, if a file has as many members; at most twice as many, and the last one."""
+"""Number of headers that are checked, if a file has as many members.
+
+At most twice as many, and the last one.
+"""
 
 _MOST_BYTES = 1 << 30
 """Maximum size of an index in bytes. A larger file of this name is something else."""
@@ -42,7 +45,10 @@ class TarShard(NamedTuple):
 
 
 def members_from_index(file: OpenFile) -> list[Member] | None:
-    """Return the members of a tar file from an index beside it; None if there is no index, or it does not match the file."""
+    """Return the members of a tar file from an index beside it.
+
+    Return None if there is no index, or it does not match the file.
+    """
     for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
         content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)
         if content is not None:

@@ -69,7 +69,9 @@ def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member
 def targets_of(
     every: Sequence[Entry | SourceError], name: str
 ) -> Iterator[Member | SourceError | None]:
-    """Yield, for each link, the member to which it leads, under the name of the link; None for a link to a folder.
+    """Yield, for each link, the member to which it leads, under the name of the link.
+
+    It is None for a link to a folder.
 
     A link that leads nowhere gives an error.
 

@@ -32,7 +32,10 @@ def explains_arguments(kind: ClassT) -> ClassT:
 
 
 def explains_init(kind: ClassT) -> ClassT:
-    """Make the constructor of a class raise a TypeError with a hint for unknown arguments; return the class."""
+    """Make the constructor of a class raise a TypeError with a hint for unknown arguments.
+
+    Return the class.
+    """
     setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
     return kind
 

@@ -52,7 +52,10 @@ class PlacedRecords(Protocol):
         """Return a text that names, in messages, the record at a place (index) of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place (index in the epoch) of the record with this key; None if no place below `count` has it."""
+        """Return the place (index in the epoch) of the record with this key.
+
+        Return None if no place below `count` has it.
+        """
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 

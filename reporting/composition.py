@@ -62,7 +62,9 @@ class Composition(NamedTuple):
 
 
 def composition(loop: Any) -> Composition:
-    """Return what a loop's batches consist of, as far as it is known; the fields are empty otherwise.
+    """Return what a loop's batches consist of, as far as it is known.
+
+    The fields are empty otherwise.
 
     The first element is made a second time to find its arrays.
     """
@@ -108,7 +110,10 @@ def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:
 
 
 def _names(structure: Structure) -> Iterator[str]:
-    """Yield readable names of the leaves of a tree, such as `tokens`, `image.pixels`, `0.label`; "" if the tree is one leaf."""
+    """Yield readable names of the leaves of a tree, such as `tokens`, `image.pixels`, `0.label`.
+
+    It is "" if the tree is one leaf.
+    """
     for accessor in structure.accessors():
         yield ".".join(
             str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry)

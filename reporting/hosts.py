@@ -150,7 +150,9 @@ class HostsStats:
 
     @property
     def slowest(self) -> HostStats | None:
-        """The host for whose data the others wait; None if none clearly waits for its own data, or fewer than two are known.
+        """The host for whose data the others wait.
+
+        It is None if none clearly waits for its own data, or fewer than two are known.
 
         Its own waits take over 5 % of its steps, and 1.5 times as long as the median of the others'
         waits.

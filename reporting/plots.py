@@ -209,7 +209,10 @@ def _flows(
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Return a bar chart, as SVG, of the seconds that workers spent in each operation; "" if no time is known."""
+    """Return a bar chart, as SVG, of the seconds that workers spent in each operation.
+
+    Return "" if no time is known.
+    """
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
@@ -228,7 +231,10 @@ def operations_plot(stages: Sequence[StageStats]) -> str:
 
 
 def parts_plot(recording: Recording) -> str:
-    """Return a bar chart, as SVG, of the number of records delivered from each part of a mix; "" without a mix."""
+    """Return a bar chart, as SVG, of the number of records delivered from each part of a mix.
+
+    Return "" without a mix.
+    """
     parts = recording.composition.parts
     whole = max(sum(part.records for part in parts), 1)
     rows = []
@@ -244,7 +250,9 @@ OF_THE_LOOP = "seconds since the loop began"
 
 
 def waits_plot(shown: Timeline, elapsed: float) -> str:
-    """Return a plot, as SVG, of the waiting time and the own work in each of the last steps; "" for fewer than two steps.
+    """Return a plot, as SVG, of the waiting time and the own work in each of the last steps.
+
+    Return "" for fewer than two steps.
 
     Args:
         shown: timeline of the loop.
@@ -273,7 +281,9 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Return a plot, as SVG, of steps per second and of the share of waiting, over time; "" if there are too few samples.
+    """Return a plot, as SVG, of steps per second and of the share of waiting, over time.
+
+    Return "" if there are too few samples.
 
     At most 80 samples are drawn, because few steps lie between samples that are close together.
     """

@@ -77,7 +77,10 @@ class Recording:
 
 
 def _in_words(loop: Any) -> str:
-    """Return a sentence with a loop's number of steps, data and workers; "" if it has no `DataLoader`'s iterator."""
+    """Return a sentence with a loop's number of steps, data and workers.
+
+    Return "" if it has no `DataLoader`'s iterator.
+    """
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""

@@ -65,7 +65,9 @@ def write_report(
 def write_recording(
     recording: Recording, path: str | os.PathLike[str], verdict: str = "", about_hosts: str = ""
 ) -> Path:
-    """Write a recording of a loop as an HTML page, and return the path of the file; see `write_report`.
+    """Write a recording of a loop as an HTML page, and return the path of the file.
+
+    See `write_report`.
 
     Args:
         recording: the recording.

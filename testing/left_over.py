@@ -118,7 +118,10 @@ def processes() -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, …; [] if the process has gone."""
+    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, ….
+
+    Return [] if the process has gone.
+    """
     with suppress(OSError):
         return (_PROCESSES / str(pid) / "stat").read_text().rpartition(") ")[2].split()
     return []

@@ -305,7 +305,9 @@ def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: Wor
 
 
 def _is_due(error: BaseException, step: int, expected: Expected, world: World) -> bool:
-    """Return True if an error is the end of the stream; False if the loop can be continued after it.
+    """Return True if an error is the end of the stream.
+
+    Return False if the loop can be continued after it.
 
     Raises:
         SimulationError: neither is so.

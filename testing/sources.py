@@ -237,7 +237,10 @@ class SourceConformance:
     def test_no_descriptor_is_left_open(
         self, folder: Path, source: Any, expected: list[Any]
     ) -> None:
-        """None of its files is open after `close()`, or when nothing refers to the source; a closed source reads again."""
+        """None of its files is open after `close()`, or when nothing refers to the source.
+
+        A closed source reads again.
+        """
         if self.on_files:
             reader_of(source)(np.arange(self.count))
             if callable(close := getattr(source, "close", None)):

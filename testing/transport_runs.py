@@ -59,7 +59,10 @@ class TransportRuns:
 
     @contextmanager
     def running(self, operations: Sequence[Any], **options: Any) -> Iterator[Any]:
-        """Open an iterator of a loader of 40 integers, whose workers are those of the transport; and close it."""
+        """Open an iterator of a loader of 40 integers, whose workers are those of the transport.
+
+        And close it.
+        """
         with (
             executors_from(self.executor),
             iter(self._loader(operations, self.worker_count, **options)) as iterator,

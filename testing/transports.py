@@ -186,7 +186,10 @@ class TransportConformance(TransportRuns):
             assert caller.rows(further) == [[400]]
 
     def test_a_worker_that_ends_at_a_task_is_reported(self, tmp_path: Path) -> None:
-        """The deadly message is not answered; the other workers go on, and a new worker can be started."""
+        """The deadly message is not answered.
+
+        The other workers go on, and a new worker can be started.
+        """
         with self.opened(tmp_path) as caller:
             deadly = caller.send(0, SpanTask(0, ENDS, ENDS + 1))
             caller.wait_for(lambda: 0 in caller.ended, "the end of worker 0")
@@ -198,7 +201,10 @@ class TransportConformance(TransportRuns):
             assert deadly not in caller.answers
 
     def test_a_killed_worker_ends(self, tmp_path: Path) -> None:
-        """A worker that is killed at work is reported; for an idle one, or one that has ended, `kill` is harmless."""
+        """A worker that is killed at work is reported.
+
+        For an idle one, or one that has ended, `kill` is harmless.
+        """
         with self.opened(tmp_path) as caller:
             caller.send(0, SpanTask(0, WAITS, WAITS + 1))
             caller.transport.kill(0)
@@ -296,7 +302,10 @@ class TransportConformance(TransportRuns):
         assert not left, described(left)
 
     def test_a_pipeline_that_cannot_be_pickled_is_an_error(self) -> None:
-        """What cannot be pickled is named at once; what cannot be unpickled raises its error in `poll`."""
+        """What cannot be pickled is named at once.
+
+        What cannot be unpickled raises its error in `poll`.
+        """
         self.need_workers_elsewhere()
         lock = threading.Lock()
         with pytest.raises(PicklingError, match="lock"):

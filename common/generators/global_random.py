@@ -22,7 +22,10 @@ import numpy as np
 
 
 def _torch() -> Any:
-    """Return torch's CPU generator; None if torch is not loaded, or another thread is still loading it."""
+    """Return torch's CPU generator.
+
+    Return None if torch is not loaded, or another thread is still loading it.
+    """
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 

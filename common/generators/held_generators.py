@@ -39,7 +39,10 @@ def held_generators(value: Any) -> list[Any]:
         """Pickler that records the random generators in a value."""
 
         def persistent_id(self, value: Any) -> str | None:
-            """Record a generator, and return a text so that pickle does not look inside it; None for other values."""
+            """Record a generator, and return a text so that pickle does not look inside it.
+
+            It is None for other values.
+            """
             if not isinstance(value, kinds):
                 return None
             found[id(value)] = value

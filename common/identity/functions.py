@@ -22,7 +22,10 @@ import numpy as np
 from .values import described
 
 _DEPTH = 6
-"""Depth to which nested objects are described; deeper objects are described by the name of their class only."""
+"""Depth to which nested objects are described.
+
+Deeper objects are described by the name of their class only.
+"""
 
 
 def function_identity(function: Any) -> str:

@@ -193,7 +193,10 @@ class RngPool:
         self.seed = seed
 
     def acquire_rng(self, index: int, *, op_seed: int = 0) -> Generator:
-        """Return a generator for an index, in its start state; `op_seed` gives each operation other numbers."""
+        """Return a generator for an index, in its start state.
+
+        `op_seed` gives each operation other numbers.
+        """
         return OfDataset(self.seed).at(index, op_seed)
 
     def release_rng(self, rng: Generator) -> None:

@@ -56,7 +56,10 @@ class ReadOptions(OurReadOptions):
 
 
 def as_read_options(options: Any) -> Any:
-    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults; return other values unchanged."""
+    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults.
+
+    Return other values unchanged.
+    """
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):

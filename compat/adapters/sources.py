@@ -69,7 +69,10 @@ class RangeDataSource(OurRange):
     """
 
     def _take_empty(self) -> None:
-        """Do nothing, so that an empty range is accepted; `headrace.RangeDataSource` raises ValueError."""
+        """Do nothing, so that an empty range is accepted.
+
+        `headrace.RangeDataSource` raises ValueError.
+        """
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""

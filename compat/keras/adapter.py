@@ -214,7 +214,10 @@ class FollowedPasses:
         return count, ends
 
     def get_state(self) -> Any:
-        """Return the state after the last batch that the model trained on; between two passes, the state of the start."""
+        """Return the state after the last batch that the model trained on.
+
+        Between two passes, the state of the start.
+        """
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any, **options: bool) -> None:

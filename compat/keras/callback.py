@@ -136,7 +136,10 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._restore(latest)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Restore the metrics of an epoch that an earlier run had begun; only in the first epoch after a resume."""
+        """Restore the metrics of an epoch that an earlier run had begun.
+
+        Only in the first epoch after a resume.
+        """
         self._seen, self._is_over = 0, False
         metrics, self._metrics = self._metrics, None
         if metrics is not None:

@@ -80,7 +80,10 @@ class Format:
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:
-        """Function that opens several files as one source, as a loader would read them; None if there is no such function."""
+        """Function that opens several files as one source, as a loader would read them.
+
+        It is None if there is no such function.
+        """
         return _tokens if self.name == "npy" else self.source
 
     @property
@@ -124,7 +127,10 @@ def _parquet_schema(path: str, opening: Opening) -> Any:
 
 
 def _npy(path: str, opening: Opening) -> Any:
-    """Open a `.npy` file as a source: documents if a `TokenWriter` wrote it; otherwise rows, or pieces of one length."""
+    """Open a `.npy` file as a source: documents if a `TokenWriter` wrote it.
+
+    Otherwise rows, or pieces of one length.
+    """
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
     return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)

@@ -120,7 +120,9 @@ class FileInput(RecordInput):
         return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
-        """Return a source of one file; None if it must be read from its start, because of its format, compression or damage.
+        """Return a source of one file.
+
+        Return None if it must be read from its start, because of its format, compression or damage.
 
         For a file without records, return an empty tuple.
         """

@@ -189,7 +189,10 @@ def _same(given: Any, held: Any) -> bool:
 
 
 def _plain(value: Any) -> tuple[str, Any]:
-    """Return the kind of a value, and a form of it that can be compared; for times, seconds as a fraction."""
+    """Return the kind of a value, and a form of it that can be compared.
+
+    For times, seconds as a fraction.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit, count = np.datetime_data(value.dtype)
         kind = "span" if isinstance(value, np.timedelta64) else "date" if unit == "D" else "instant"
@@ -225,7 +228,10 @@ def _seconds(span: datetime.timedelta) -> Fraction:
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """Return the values of an Arrow array; dates and times, which may have nanoseconds, as pairs (kind, seconds)."""
+    """Return the values of an Arrow array.
+
+    Dates and times, which may have nanoseconds, as pairs (kind, seconds).
+    """
     import pyarrow.types as types
 
     kind = array.type

@@ -61,7 +61,9 @@ class Cache:
         self.folder, self.budget = folder, budget
 
     def open(self, name: str, size: int) -> int | None:
-        """Open a piece of `size` bytes, and return its descriptor, which the caller closes; None if it is missing.
+        """Open a piece of `size` bytes, and return its descriptor, which the caller closes.
+
+        It is None if it is missing.
 
         A piece of another size is removed, and counts as missing.
 
@@ -281,7 +283,10 @@ class Claim:
 
 
 def _locked(path: str, wait: bool) -> int | None:
-    """Return the descriptor of a locked file; None if `wait` is False and another process has the lock."""
+    """Return the descriptor of a locked file.
+
+    Return None if `wait` is False and another process has the lock.
+    """
     descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
     if lock(descriptor, wait):
         return descriptor

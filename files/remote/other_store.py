@@ -148,7 +148,9 @@ class HubStore(OtherStore):
         return self._stamps[at]
 
     def _at_commit(self, key: str, since: float = 0.0) -> str | None:
-        """Return the URL of a file at the commit of its branch; None for a bucket, which has no commits.
+        """Return the URL of a file at the commit of its branch.
+
+        Return None for a bucket, which has no commits.
 
         Args:
             key: URL of the file.

@@ -49,7 +49,9 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """Process the first items in this thread until items wait for a file system; return the results of these items.
+    """Process the first items in this thread until items wait for a file system.
+
+    Return the results of these items.
 
     Items that do not wait are processed in this thread, because several threads would only slow
     each other down.

@@ -1,4 +1,6 @@
-"""Keys of planned batches, split into their fields; and the place where a run of planned batches begins.
+"""Keys of planned batches, split into their fields.
+
+And the place where a run of planned batches begins.
 
 A planned batch is one whose records were chosen from known lengths, before any record is read.
 """

@@ -375,7 +375,10 @@ class BudgetOrder(VectorSampler):
         )
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch, from 0, of the batch at a position; 0 if this is the order of a single epoch."""
+        """Return the epoch, from 0, of the batch at a position.
+
+        Return 0 if this is the order of a single epoch.
+        """
         if self.epoch is not None or not self.steps_per_epoch:
             return 0
         key = self.record_keys(np.array([position], dtype=np.int64))
@@ -431,7 +434,9 @@ class BudgetOrder(VectorSampler):
         return result
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
-        """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
+        """Return (step, shard, row) of the record at a place of an epoch.
+
+        Return None if it is in no batch.
 
         The result is right only for a run that began at the beginning.
         """

@@ -32,7 +32,9 @@ Ints = NDArray[np.int64]
 def planned_batches(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[BudgetSource, BudgetOrder, tuple[Operation, ...]] | None:
-    """Return a source of planned batches, their order, and the operations after them; None if batches cannot be planned.
+    """Return a source of planned batches, their order, and the operations after them.
+
+    Return None if batches cannot be planned.
 
     That is the case if there is no `BudgetBatch`, or if the lengths of the records are unknown.
 
@@ -164,7 +166,9 @@ def _bytes_of(lengths: Ints) -> Any:
 def _known(
     source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]
 ) -> Ints | None:
-    """Return the length of each record of a source, by record key, for a `BudgetBatch`; None if the lengths are unknown.
+    """Return the length of each record of a source, by record key, for a `BudgetBatch`.
+
+    Return None if the lengths are unknown.
 
     They are the `lengths=` of the `BudgetBatch`. If it has none, they are the lengths that the
     source states, unless an operation comes before the batches or the source is a mix.

@@ -27,7 +27,9 @@ _INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, len
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """Return a source of planned packed rows, their order, and the operations after the `Pack`; None if rows are not planned.
+    """Return a source of planned packed rows, their order, and the operations after the `Pack`.
+
+    Return None if rows are not planned.
 
     Rows are planned if there is a `Pack`, and the sampler balances records among shards by cost.
 

@@ -185,13 +185,19 @@ class PackedOrder(VectorSampler):
         return positions
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch of the first document in the row at a position; after the end, the number of epochs."""
+        """Return the epoch of the first document in the row at a position.
+
+        After the end, the number of epochs.
+        """
         if position >= len(self.source):
             return self.epoch_count
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of the first row with a record as it is read in an epoch; None if no row contains it."""
+        """Return the position of the first row with a record as it is read in an epoch.
+
+        Return None if no row contains it.
+        """
         length = self.documents.epoch_length
         positions = np.arange(
             epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64

@@ -175,7 +175,9 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin({number: states[number] for number in self._own})
 
     def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
-        """Return the dataset states with which an iterator began; `state` is a state that it returned later.
+        """Return the dataset states with which an iterator began.
+
+        `state` is a state that it returned later.
 
         A state of Grain does not contain these: then all datasets in `own` count as not begun.
 

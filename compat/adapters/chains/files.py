@@ -24,7 +24,9 @@ _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
 
 
 class ParquetIterDataset(IterDataset[dict[str, Any]]):
-    """The rows of Parquet files, as dicts; several files are interleaved, at most 16 open at a time.
+    """The rows of Parquet files, as dicts.
+
+    Several files are interleaved, at most 16 open at a time.
 
     Args:
         path: path of a file, or a list of paths.
@@ -41,7 +43,10 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.read_kwargs = read_kwargs
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Keep only the files that the slice `sl` of the list of files selects; `sequential_slice` has no effect."""
+        """Keep only the files that the slice `sl` of the list of files selects.
+
+        `sequential_slice` has no effect.
+        """
         self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:

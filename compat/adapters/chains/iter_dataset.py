@@ -145,7 +145,9 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
-        """Call a function `(index, element)` or a `MapWithIndex`; the index counts the elements that reach this map.
+        """Call a function `(index, element)` or a `MapWithIndex`.
+
+        The index counts the elements that reach this map.
 
         >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
@@ -156,7 +158,10 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: AtIndex(kind, unit))
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
-        """Add the operation `operation(unit)`; `unit` is the number of positions for each element (see `counted`)."""
+        """Add the operation `operation(unit)`.
+
+        `unit` is the number of positions for each element (see `counted`).
+        """
         stream, unit = counted(self.chain_stream)
         return self._made(applied(operation(unit), stream))
 
@@ -194,7 +199,10 @@ class IterDataset(_Base[T]):
     def _fed_by(
         self, options: Any, worker_init_fn: Callable[[int, int], None] | None
     ) -> Stream | None:
-        """Return this stream with its input made by workers; None if it is no packing, or if workers would not help."""
+        """Return this stream with its input made by workers.
+
+        Return None if it is no packing, or if workers would not help.
+        """
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if (
@@ -236,7 +244,10 @@ class IterDataset(_Base[T]):
 
 
 class Named(IterDataset[T]):
-    """Base of the classes that make a stream from other streams; `stream` is the plan that headrace's engine runs."""
+    """Base of the classes that make a stream from other streams.
+
+    `stream` is the plan that headrace's engine runs.
+    """
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
@@ -307,7 +318,10 @@ class LimitIterDataset(Named[T]):
 
 
 class RepeatIterDataset(Named[T]):
-    """A stream that repeats its parent's elements `num_epochs` times; None (default): without end."""
+    """A stream that repeats its parent's elements `num_epochs` times.
+
+    None (default): without end.
+    """
 
     def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
         super().__init__(parent, repeated(parent.chain_stream, num_epochs))
@@ -365,7 +379,9 @@ def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
 
 
 class RebatchIterDataset(Named[Any]):
-    """Batches of `batch_size` of the rows of the batches of `parent`; `drop_remainder` drops a last one that is not full.
+    """Batches of `batch_size` of the rows of the batches of `parent`.
+
+    `drop_remainder` drops a last one that is not full.
 
     >>> from headrace.compat.grain import MapDataset
     >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
@@ -395,7 +411,9 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead; not with 0, workers or `seed_globals`.
+    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead.
+
+    Not with 0, workers or `seed_globals`.
 
     Raises:
         ValueError: `prefetch_buffer_size` is negative.

@@ -143,7 +143,9 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
-        """Make a dataset of the records of a source, which may be empty; TypeError if it is not a source.
+        """Make a dataset of the records of a source, which may be empty.
+
+        It is TypeError if it is not a source.
 
         >>> len(MapDataset.source([]))
         0

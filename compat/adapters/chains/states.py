@@ -109,7 +109,10 @@ def _depth(state: Any) -> int:
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """Return how deep interleaves are nested in a tree; at most the number of levels that `state` has."""
+    """Return how deep interleaves are nested in a tree.
+
+    At most the number of levels that `state` has.
+    """
     base = _uncounted(tree)
     datasets = (
         getattr(base.leaf.source.dataset, "datasets", None)
@@ -193,7 +196,10 @@ def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
 
 
 def _indexed_operations(tree: Node) -> Sequence[Operation]:
-    """Return the operations of a tree that belong to the `MapDataset` below its streams; empty without one."""
+    """Return the operations of a tree that belong to the `MapDataset` below its streams.
+
+    Return empty without one.
+    """
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
     return tree.operations if isinstance(tree, Indexed) else ()

@@ -120,7 +120,10 @@ class WatchedFilter(Filter):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The filter's function, which also counts its results; it raises ValueError at the limit in the options."""
+        """The filter's function, which also counts its results.
+
+        It raises ValueError at the limit in the options.
+        """
         function = self.watched.function
 
         def counted(element: Any) -> bool:

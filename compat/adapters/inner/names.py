@@ -141,7 +141,10 @@ These are private names, and names that Grain had in earlier versions.
 
 
 def modules() -> Iterator[str]:
-    """Yield the names of the modules, without `grain._src.`; a package comes before each of its modules."""
+    """Yield the names of the modules, without `grain._src.`.
+
+    A package comes before each of its modules.
+    """
     for name in _WHOLE:
         parts = name.split(".")
         yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -28,7 +28,10 @@ class SupportsSlicedStateManagement(Protocol):
         """Return the state of each stream."""
 
     def set_shard_states(self, shard_states: Sequence[Any]) -> None:
-        """Restore the state of each stream; `shard_states` has one for each, in the order of `get_shard_states`."""
+        """Restore the state of each stream.
+
+        `shard_states` has one for each, in the order of `get_shard_states`.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

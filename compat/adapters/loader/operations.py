@@ -146,7 +146,10 @@ class OneGenerator(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes that identify this operation, by name; the random generators are not among them."""
+        """Return the attributes that identify this operation, by name.
+
+        The random generators are not among them.
+        """
         return {"transform": self.transform, "first": self.first, "draws": self.draws}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:

@@ -29,7 +29,9 @@ class Packing(IterDataset[Any]):
     def fed_by(
         self, options: Any, worker_init_fn: Callable[[int, int], None] | None
     ) -> Packing | None:
-        """Return this packing with a parent whose elements workers make; None if workers would not help.
+        """Return this packing with a parent whose elements workers make.
+
+        Return None if workers would not help.
 
         They do not help if no operations run on the records, or if the records must be read in
         order.
