@@ -58,7 +58,7 @@ class WholeFile:
         self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
         self.file = open(
             self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode)
-        )  # noqa: SIM115
+        )
 
     def finish(self) -> None:
         """Flush all bytes to disk. The file keeps its temporary name."""

@@ -41,7 +41,7 @@ def held_generators(value: Any) -> list[Any]:
         def persistent_id(self, value: Any) -> str | None:
             """Record a generator, and return a text so that pickle does not look inside it.
 
-            It is None for other values.
+            Return None for other values.
             """
             if not isinstance(value, kinds):
                 return None

@@ -145,7 +145,7 @@ class MapDataset(OurMapDataset[T]):
     def source(source: Any) -> MapDataset[Any]:
         """Make a dataset of the records of a source, which may be empty.
 
-        It is TypeError if it is not a source.
+        Raise TypeError if it is not a source.
 
         >>> len(MapDataset.source([]))
         0
