@@ -38,7 +38,7 @@ def _moved_and_written(descriptor: int, data: bytes, offset: int) -> int:
 read_at = getattr(os, "pread", _moved_and_read)
 """`read_at(descriptor, length, offset)`: return `length` bytes.
 
-It is fewer at the end of the file, and if `length` exceeds 2 GiB.
+Return fewer at the end of the file, and if `length` exceeds 2 GiB.
 """
 
 write_at = getattr(os, "pwrite", _moved_and_written)

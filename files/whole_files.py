@@ -56,7 +56,7 @@ class WholeFile:
     def __init__(self, path: str, mode: int = 0o666) -> None:
         self._path = path
         self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
-        self.file = open(
+        self.file = open(  # noqa: SIM115
             self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode)
         )
 

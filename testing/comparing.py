@@ -12,7 +12,7 @@ import numpy as np
 def comparable(element: Any) -> Any:
     """Return an element as nested tuples, which `==` compares completely.
 
-    Return hashable if all objects in it are.
+    The result is hashable if all objects in it are.
 
     >>> comparable({"x": np.float32(1)}) == comparable({"x": np.float64(1)})
     False

@@ -198,7 +198,7 @@ def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
 def _indexed_operations(tree: Node) -> Sequence[Operation]:
     """Return the operations of a tree that belong to the `MapDataset` below its streams.
 
-    Return empty without one.
+    Return nothing without one.
     """
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
